@@ -56,7 +56,7 @@ def test_all_who_open_a_new_database_at_the_same_moment_can_work_with_it(tmp_pat
     assert wrong == [[]] * OPENERS
     for file in files:
         store = SqliteStore(file)
-        assert store.read("SELECT count(*) FROM installation") == [(1,)]
+        assert store.read("SELECT count(*) FROM installations") == [(1,)]
         store.close()
 
 
@@ -85,7 +85,7 @@ def test_one_who_opens_a_database_waits_while_another_one_makes_it(
         os.close(lock)
         store = opening.result(PATIENCE)
 
-    assert store.read("SELECT count(*) FROM installation") == [(1,)]
+    assert store.read("SELECT count(*) FROM installations") == [(1,)]
     store.close()
 
 

@@ -187,6 +187,7 @@ def test_a_database_of_version_1_is_refused_examined_and_copied_as_it_is(first: 
 
 
 WORDS = {
+    "installation": ("installations", {}),
     "campaigns": ("replays", {"selection": "filter", "stamped_to": "marked_to"}),
     "dead_letters": ("dead_letters", {"campaign_id": "replay_id"}),
     "letter_groups": ("letter_groups", {"error_class": "exception"}),
@@ -211,6 +212,7 @@ def test_a_migration_loses_no_row_and_no_value(first: Path) -> None:
         # These are changed, and have tests of their own.
         columns["imports"].remove("attempts")
         columns["operations"].remove("change")
+        columns["letter_facts"].remove("context")
         before = {name: rows_of(db, name, columns[name]) for name in tables}
 
     migrate(first, ANN)
@@ -225,6 +227,21 @@ def test_a_migration_loses_no_row_and_no_value(first: Path) -> None:
                 after = [tuple("stamping" if one == "marking" else one for one in row) for row in after]
             assert before[name]
             assert sorted(after, key=repr) == before[name], name
+
+
+def test_a_migration_removes_hashes_without_a_key_and_nothing_else_of_a_context(first: Path) -> None:
+    query = "SELECT CAST(context AS TEXT) FROM letter_facts ORDER BY letter_id"
+    old = b'{"stage":"check","input_sha256":"8d969eef6ecad3c2"}'
+    with closing(sqlite3.connect(first, isolation_level=None)) as db:
+        db.execute("UPDATE letter_facts SET context = ? WHERE letter_id = 1", (old,))
+        before = [json.loads(text) for (text,) in db.execute(query)]
+
+    migrate(first, ANN)
+
+    with closing(sqlite3.connect(first)) as db:
+        after = [json.loads(text) for (text,) in db.execute(query)]
+    assert before[0].pop("input_sha256")
+    assert after == before
 
 
 def test_a_migration_keeps_every_attempt_and_what_was_decided_about_it(first: Path) -> None:

@@ -28,7 +28,12 @@ def test_a_stage_gets_what_the_test_says() -> None:
 
 def test_a_plain_context_has_nothing_special_and_a_cancelled_one_stops_the_stage() -> None:
     plain = context()
-    assert (plain.key, plain.owner, plain.run_id, plain.idempotency_key) == (None, None, None, "test:1:stage")
+    assert (plain.key, plain.owner, plain.run_id, plain.idempotency_key) == (
+        None,
+        None,
+        None,
+        "test:none-1:stage",
+    )
 
     with pytest.raises(Cancel):
         review("diff", context(is_cancelled=True))

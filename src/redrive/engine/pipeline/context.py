@@ -8,6 +8,7 @@ exist if and only if the stage's own checkpoint does. Only `progress` is written
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -45,9 +46,15 @@ class _About(Struct, frozen=True, array_like=True):
     key: str | None = None
     owner: str | None = None
     run: int | None = None
+    origin: str | None = None
 
 
 _DECODE_ABOUT: Final = msgspec.json.Decoder(_About).decode
+
+
+def origin_of(job: int, installations: Iterable[tuple[str, int]]) -> str:
+    """Return what names a job among those of all databases: where it was made, and its id there."""
+    return f"{next((name for name, first in installations if job >= first), 'none')}-{job}"
 
 
 class Context(Struct, kw_only=True, eq=False, gc=False):
@@ -78,14 +85,18 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
     """The names of the stage's limits."""
     usage: dict[str, float] = {}
     """What the stage reported to have used of its limits."""
+    installations: tuple[tuple[str, int], ...] = ()
+    """The ids of the database with the first job of each, the present one first."""
 
     @property
     def idempotency_key(self) -> str:
         """The same for every run of this stage of this job, so that an effect can be recognised as already done.
 
-        Only a full restart makes another one.
+        Different for every other job, of other databases too. A copy of the database and an import keep it; only a full restart
+        makes another one.
         """
-        key = f"{self.pipeline}:{self.job_id}:{self.stage}"
+        origin = self._about().origin or origin_of(self.job_id, self.installations)
+        key = f"{self.pipeline}:{origin}:{self.stage}"
         return f"{key}:{self.restarts}" if self.restarts else key
 
     @property

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final, cast
 
 from redrive.core.breaker import Breaker
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -13,6 +14,19 @@ from redrive.engine.pipeline.resources import OpenedResources, resources_for
 from redrive.engine.pipeline.stage import Stage
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What tells this database from others."""
+
+    ids: tuple[tuple[str, int], ...] = ()
+    """Its id and its first job, then the same of the database that it is a copy of, and so on."""
+    secret: bytes = b""
+    """The key of hashes of values."""
+
+
+_UNKNOWN: Final = Installation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +41,7 @@ class Lane:
     resources: dict[str, object] = field(default_factory=dict[str, object])
     """The resources its stage takes, by parameter."""
     limit_names: tuple[str, ...] = ()
+    installation: Installation = _UNKNOWN
 
     @property
     def stages_left(self) -> int:
@@ -40,14 +55,22 @@ def lanes_of(
 ) -> dict[LaneId, Lane]:
     """Return the lanes of some pipelines; stages get the resources they ask for by type."""
     lanes: dict[LaneId, Lane] = {}
+    installation = installation_of(store)
     for pipeline in pipelines:
         given = resources.get(pipeline.name, ())
         ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
         for place, (lane, stage) in enumerate(zip(ids, pipeline.stages, strict=True)):
             following = ids[place + 1] if place + 1 < len(ids) else None
             names = tuple(limit.name for limit in stage.limits)
-            lanes[lane] = Lane(lane, pipeline, stage, following, resources_for(stage, given), names)
+            mine = resources_for(stage, given)
+            lanes[lane] = Lane(lane, pipeline, stage, following, mine, names, installation)
     return lanes
+
+
+def installation_of(store: Store) -> Installation:
+    """Return what tells this database from others."""
+    rows = cast("list[tuple[str, int, int, bytes]]", store.query("installations"))
+    return Installation(tuple((id_, first) for id_, first, _, _ in rows), bytes(rows[0][3]))
 
 
 def breakers_of(lanes: Mapping[LaneId, Lane]) -> list[Breaker]:

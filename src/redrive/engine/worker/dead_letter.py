@@ -7,7 +7,7 @@ own input, so that a value that a stage merely mentioned is not stored either. L
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -118,10 +118,11 @@ class CallValues:
 class JobRedactor:
     """Redacts what is written about one run of a job; its message is redacted only once."""
 
-    __slots__ = ("_message", "_values", "job")
+    __slots__ = ("_message", "_secret", "_values", "job")
 
-    def __init__(self, job: ClaimedJob, call: CallValues | None = None) -> None:
+    def __init__(self, job: ClaimedJob, call: CallValues | None = None, *, secret: bytes = b"") -> None:
         self.job = job
+        self._secret = secret
         self._values = CallValues(job) if call is None else call
         self._message: str | None = None
 
@@ -134,6 +135,10 @@ class JobRedactor:
     def literals(self) -> LiteralIndex:
         """Every longer string of the values, with a placeholder that has its path."""
         return self._values.literals
+
+    def input_hash(self) -> str:
+        """Return what tells inputs apart; keyed, because a short input could be found by trying all of them."""
+        return hmac.digest(self._secret, self.job.input, "sha256").hex()[:16]
 
     def message(self, failure: Failure) -> str:
         """Return the message of the run's failure, redacted but not cut."""
@@ -195,7 +200,7 @@ def letter_of(
         exception=failure.exception,
         stack=redacted[-STACK_MAX:],
         fingerprint=fingerprint(_without_values(failure, message, redactor), stage, frames),
-        context=msgspec.json.encode(_context_of(failure, redactor.job, stage, notes, literals)),
+        context=msgspec.json.encode(_context_of(failure, redactor, stage, notes)),
         reason=decision.reason,
     )
 
@@ -209,10 +214,9 @@ def _without_values(failure: Failure, message: str, redactor: JobRedactor) -> Fa
     return msgspec.structs.replace(failure, message=without_values(message, set[str]().union(*short)))
 
 
-def _context_of(
-    failure: Failure, job: ClaimedJob, stage: str, notes: str | None, literals: dict[str, str]
-) -> dict[str, object]:
+def _context_of(failure: Failure, redactor: JobRedactor, stage: str, notes: str | None) -> dict[str, object]:
     """Return the circumstances of a failure; texts of others are redacted, our own names and numbers are not."""
+    job, literals = redactor.job, redactor.literals
     foreign = {
         "provider_code": None if failure.provider_code is None else storable(failure.provider_code),
         "request_id": None if failure.request_id is None else storable(failure.request_id),
@@ -231,7 +235,7 @@ def _context_of(
         "request_id": foreign["request_id"],
         "round": job.round,
         "notes": foreign["notes"],
-        "input_sha256": hashlib.sha256(job.input).hexdigest()[:16],
+        "input_sha256": redactor.input_hash(),
     }
 
 

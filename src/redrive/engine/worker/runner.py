@@ -95,6 +95,7 @@ class Runner:
             is_cancelled=bool(job.cancel_asked),
             limits=lane.limit_names,
             about=job.about,
+            installations=lane.installation.ids,
             payload=job.input if job.payload is None else job.payload,
         )
         return Dispatch(job, lane, context, now)

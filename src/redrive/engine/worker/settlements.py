@@ -214,7 +214,7 @@ def _settlement_of_decision(
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}
     # A copy: an abandoned thread may still add to them.
-    redactor = JobRedactor(job, dispatch.call)
+    redactor = JobRedactor(job, dispatch.call, secret=lane.installation.secret)
     notes = safe_notes(dispatch.context.notes.copy(), redactor)
     status, outcome = _OUTCOMES[type(decision)]
     is_skip = isinstance(decision, Skip)

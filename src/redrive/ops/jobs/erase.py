@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Erasing the values of a job: payload, inputs, result and edits are wiped; the record, its attempts and its letters stay.
+"""Erasing the values of a job: payload, inputs, result, edits and hashes are wiped; the record, its attempts and its letters stay.
 
 For a job that has ended only. It cannot be replayed afterwards, and cannot be brought back.
 """
@@ -56,6 +56,7 @@ def erase(store: Store, job_id: int, by: Actor) -> ErasureReport:
         Step("log_erase", (*by.line("erase", f"job {job_id}"), job_id)),
         Step("erase_values", (job_id,)),
         Step("erase_edits", (job_id,)),
+        Step("erase_hashes", (job_id,)),
     )
     is_new = store.apply(Step("erase_job", (job_id, now), rows=1), *steps) is not None
     ((status, erased_at),) = store.query("job_to_erase", job_id)

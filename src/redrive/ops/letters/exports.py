@@ -16,6 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from redrive.engine.clock import instant
+from redrive.engine.pipeline.context import origin_of
+from redrive.engine.pipeline.lanes import Installation, installation_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.errors import ConfigurationError
@@ -35,7 +37,7 @@ STEP: Final = 200
 """Letters that are in memory at once."""
 _NOTHING: Final = msgspec.Raw()
 _ENCODER: Final = msgspec.json.Encoder()
-_NAMES: Final = [*NAMES, "position", "status", "priority", "created_at", "erased_at"]
+_NAMES: Final = [*NAMES, "position", "status", "priority", "created_at", "erased_at", "origin", "restarts"]
 
 
 class ExportedLetter(Struct, frozen=True, kw_only=True):
@@ -78,6 +80,9 @@ class ExportedJob(Struct, frozen=True, kw_only=True):
     priority: int = 5
     key: str | None = None
     owner: str | None = None
+    origin: str | None = None
+    """Where it was first submitted, and its id there; with `restarts`, what its idempotency keys are made of."""
+    restarts: int = 0
 
 
 class ExportedEdit(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -132,11 +137,6 @@ def export(
     return _lines(store, frozen, with_values=False)
 
 
-def installation_of(store: Store) -> str:
-    """Return the id of this database."""
-    return str(store.query("installation")[0][0])
-
-
 def _logged(store: Store, frozen: FrozenSet, by: Actor) -> Iterator[bytes]:
     """Yield lines with values; the export is logged when the first one is taken."""
     _log(store, frozen, by)
@@ -159,13 +159,13 @@ def _log(store: Store, frozen: FrozenSet, by: Actor) -> None:
 
 
 def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[bytes]:
-    origin = installation_of(store)
+    installation = installation_of(store)
     for ids in frozen_steps(store, frozen, step=STEP):
         found = store.query("exported_letters", json_list(ids))
         rows = [letter_facts(_NAMES, row) for row in found]
         acts = _acts_on(store, ids, {cast("int | None", facts["replay"]) for facts in rows})
         for facts in rows:
-            yield _ENCODER.encode(_line_of(store, origin, facts, acts, with_values=with_values)) + b"\n"
+            yield _ENCODER.encode(_line_of(store, installation, facts, acts, with_values=with_values)) + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def _acts_on(store: Store, ids: Sequence[int], replays: Iterable[int | None]) ->
 
 
 def _line_of(
-    store: Store, origin: str, facts: dict[str, object], many: _Acts, *, with_values: bool
+    store: Store, here: Installation, facts: dict[str, object], many: _Acts, *, with_values: bool
 ) -> ExportedLine:
     letter, job = cast("int", facts["id"]), cast("int", facts["job"])
     facts |= {"fingerprint": facts["group"], "created_at": instant(facts["created_at"])}
@@ -200,10 +200,11 @@ def _line_of(
     acts = in_order([*single, *many.by_letter.get(letter, []), *replays])
     safe = _redacted({**facts, "key": None, "owner": None})
     safe |= {"key": unchanged(facts["key"]), "owner": unchanged(facts["owner"])}
+    safe["origin"] = facts["origin"] or origin_of(job, here.ids)
     values = _values_of(store, job, letter) if with_values and facts["erased_at"] is None else None
     return ExportedLine(
         redrive_export=FORMAT,
-        origin=origin,
+        origin=here.ids[0][0],
         letter=msgspec.convert(safe, ExportedLetter, strict=False),
         job=msgspec.convert({**safe, "id": job}, ExportedJob, strict=False),
         attempts=[_redacted(each) for each in _plain(job_attempts(store, job))],

@@ -25,7 +25,7 @@ from redrive.engine.worker.dead_letter import MESSAGE_MAX, STACK_MAX, literals_i
 from redrive.errors import ConfigurationError, StoreRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.letters.document import deeper, too_deep
-from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, installation_of, unchanged
+from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, unchanged
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Store
 from redrive.store.records import INLINE_MAX, Step, json_list
@@ -41,6 +41,7 @@ ACTOR_MAX: Final = 200
 ID_END: Final = 1 << 62
 _FINGERPRINT: Final = re.compile(r"v\d{1,3}:[0-9a-f]{8,128}")
 _ORIGIN: Final = re.compile(r"[0-9a-f]{16}")
+_JOB_ORIGIN: Final = re.compile(r"[0-9a-f]{16}-[1-9][0-9]{0,18}")
 _OTHERWISE: Final = "export it without its values, then supply one here with redrive dlq edit"
 _OVER: Final = frozenset({"replaying", "resolved", "returned"})
 _WORD: Final = re.compile(r"[\w.:-]{1,200}")
@@ -172,9 +173,19 @@ def _refusal(store: Store, fresh: Sequence[ExportedLine], by: Actor) -> str | No
 def _is_known(store: Store, line: ExportedLine) -> bool:
     """Return whether a letter was imported before, or was exported from here and still exists."""
     letter = json_list([line.letter.id])
-    if line.origin == installation_of(store) and store.query("existing_letters", letter):
+    if _is_from_here(store, line) and store.query("existing_letters", letter):
         return True
     return bool(store.query("known_imports", line.origin, letter))
+
+
+def _is_from_here(store: Store, line: ExportedLine) -> bool:
+    """Return whether a letter was written here, or in the database of which this is a copy, before the copy was made."""
+    end = ID_END
+    for installation, _, first, _ in cast("list[tuple[str, int, int, bytes]]", store.query("installations")):
+        if line.origin == installation:
+            return first <= line.letter.id < end
+        end = first
+    return False
 
 
 def _read(line: bytes) -> ExportedLine:
@@ -231,6 +242,8 @@ def _rules(read: ExportedLine) -> dict[str, bool]:
         "job.created_at": _is_past(job.created_at),
         "values": read.values is None or (_is_json(read.values.payload) and _is_json(read.values.input)),
         "values.edits": read.values is None or all(map(_is_edit, read.values.edits)),
+        "job.origin": job.origin is None or _JOB_ORIGIN.fullmatch(job.origin) is not None,
+        "job.restarts": 0 <= job.restarts < 1_000_000,
         "job.priority": 0 <= job.priority <= 9,
         "job.position": 0 <= job.position < 10_000,
     }
@@ -256,11 +269,12 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
     about = (letter.code, letter.category)
     where = (job.pipeline, job.stage)
     row = (*where, job.priority, now, *_names(line), _inline(payload), _inline(given))
+    effects = (job.origin or f"{line.origin}-{job.id}", job.restarts)
     is_beside = given is not None and len(given) > INLINE_MAX
     erased_at = now if payload is None and given is None else None
     steps = [
         Step("import_lane", (*where, job.position)),
-        Step("import_job", (*row, int(is_beside), job.created_at.timestamp(), erased_at), rows=1),
+        Step("import_job", (*row, int(is_beside), job.created_at.timestamp(), erased_at, *effects), rows=1),
         Step("import_mark", (*mark, now, redact(storable(by.name)), *there), rows=1),
         Step("import_failure", (*mark, letter.code, message, failed_at), rows=1),
     ]

@@ -2,8 +2,8 @@
 """Copies the database while workers keep writing.
 
 SQLite's own backup, over a connection that holds one snapshot from the first page to the last: the copy is the database at one
-instant, and does not restart when a worker writes. The copy is checked before it gets its name, only its owner can read it, and it
-never replaces a file.
+instant, and does not restart when a worker writes. It is an installation of its own, is checked before it gets its name, only its
+owner can read it, and it never replaces a file.
 """
 
 from __future__ import annotations
@@ -22,6 +22,16 @@ from redrive.store.protocol import Store
 
 PAGES: Final = 1_024
 """Pages per step; between two steps the copy can be interrupted."""
+
+_NEW_IDS: Final = {
+    "installations": """
+        INSERT INTO installations (id, first_job, first_letter, secret)
+        SELECT lower(hex(randomblob(8))), coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'jobs'), 0) + 1,
+            coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letters'), 0) + 1, secret
+        FROM installations ORDER BY number DESC LIMIT 1""",
+    "installation": "UPDATE installation SET id = lower(hex(randomblob(8)))",
+}
+"""What gives a copy an id of its own, by the table that its version of the schema has."""
 
 OnPages = Callable[[int, int], None]
 """Called with the pages copied so far, and the total."""
@@ -88,8 +98,16 @@ def _copy(source: Path, partial: Path, on_pages: OnPages | None) -> None:
         reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
         reading.backup(copy, pages=PAGES, progress=progress)
         reading.execute("COMMIT")
+        _rename(copy)
         # One file without a write-ahead log; opening it as a store switches back.
         copy.execute("PRAGMA journal_mode = DELETE")
+
+
+def _rename(copy: sqlite3.Connection) -> None:
+    """Make the copy an installation of its own: both databases give their next jobs and letters the same ids."""
+    for table, change in _NEW_IDS.items():
+        if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone():
+            copy.execute(change)
 
 
 def _checked(partial: Path) -> int:

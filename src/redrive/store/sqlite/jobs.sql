@@ -214,5 +214,9 @@ WHERE id = ?1 AND status IN ('complete', 'failed', 'cancelled', 'skipped') AND e
 -- name: erase_values
 DELETE FROM job_values WHERE job_id = ?;
 
+-- name: erase_hashes
+UPDATE letter_facts SET context = CAST(json_remove(CAST(context AS TEXT), '$.input_sha256') AS BLOB)
+WHERE letter_id IN (SELECT id FROM dead_letters WHERE job_id = ?) AND json_valid(CAST(context AS TEXT));
+
 -- name: erase_edits
 UPDATE edits SET before = NULL, after = NULL WHERE job_id = ?;

@@ -101,6 +101,7 @@ CREATE TABLE jobs (
     finished_at REAL,
     erased_at REAL,                  -- when its values were erased
     lane_key TEXT,                   -- in a lane with keys: the keys of its limits and breaker, once a worker has found them
+    origin TEXT,                     -- of an imported job: its installation and id there, which its idempotency keys keep
     CHECK (priority BETWEEN 0 AND 9),
     CHECK ((run_id IS NULL) = (ordinal IS NULL)),
     -- One expression instead of one per rule: it is evaluated whenever a job changes.
@@ -420,12 +421,16 @@ CREATE TABLE imports (
 
 CREATE INDEX imports_of_job ON imports (job_id);
 
--- The id of this database, for others.
-CREATE TABLE installation (
-    id TEXT NOT NULL
+-- The ids of this database, for others: a copy that is made to be restored gets one of its own, the last one here, for what is new in it.
+CREATE TABLE installations (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    first_job INTEGER NOT NULL,      -- what was there before is the one's before it
+    first_letter INTEGER NOT NULL,
+    secret BLOB NOT NULL             -- the key of hashes of values; never exported
 ) STRICT;
 
-INSERT INTO installation (id) VALUES (lower(hex(randomblob(8))));
+INSERT INTO installations (id, first_job, first_letter, secret) VALUES (lower(hex(randomblob(8))), 0, 0, randomblob(32));
 
 -- Which lanes have which breaker, and who receives changes in a pipeline: known from its code, recorded when a worker starts, for
 -- changes that are made without that code.

@@ -2,10 +2,14 @@
 -- Export and import of dead letters.
 
 -- name: installation
-SELECT id FROM installation;
+SELECT id FROM installations ORDER BY number DESC LIMIT 1;
+
+-- name: installations
+-- The present one first.
+SELECT id, first_job, first_letter, secret FROM installations ORDER BY number DESC;
 
 -- name: exported_letters
-SELECT {letter_columns}, lanes.position, jobs.status, jobs.priority, jobs.created_at, jobs.erased_at
+SELECT {letter_columns}, lanes.position, jobs.status, jobs.priority, jobs.created_at, jobs.erased_at, jobs.origin, jobs.restarts
 FROM letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.id IN (SELECT value FROM json_each(?)) ORDER BY letter.id;
 
@@ -39,18 +43,19 @@ VALUES (?1, ?2, ?3, (SELECT max(paused_at) FROM lanes WHERE pipeline = ?1)) ON C
 -- name: import_job
 -- Made queued and failed right after it, in one transaction, because only moving a job counts it.
 -- Its dispatch is one beyond that of its input, so that there is room for the value of an edit.
-INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, payload, input, input_from, dispatch, created_at, erased_at)
-SELECT ?1, id, 'queued', ?3, ?4, ?5, ?6, ?7, ?8, ?9, 2, ?10, ?11 FROM lanes WHERE pipeline = ?1 AND stage = ?2;
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, payload, input, input_from, dispatch, created_at, erased_at,
+    origin, restarts)
+SELECT ?1, id, 'queued', ?3, ?4, ?5, ?6, ?7, ?8, ?9, 2, ?10, ?11, ?12, ?13 FROM lanes WHERE pipeline = ?1 AND stage = ?2;
 
 -- name: import_mark
 INSERT INTO imports (origin, letter, job_id, at, actor, job, attempts) VALUES (?1, ?2, last_insert_rowid(), ?3, ?4, ?5, ?6);
 
 -- name: import_value
-INSERT INTO job_values (job_id, dispatch, value) SELECT job_id, ?3, ?4 FROM imports WHERE origin = ?1 AND letter = ?2;
+INSERT INTO job_values (job_id, dispatch, value) SELECT job_id, ?3, ?4 FROM imports WHERE imports.origin = ?1 AND letter = ?2;
 
 -- name: import_failure
 UPDATE jobs SET status = 'failed', error_code = ?3, error_message = ?4, finished_at = ?5
-WHERE id = (SELECT job_id FROM imports WHERE origin = ?1 AND letter = ?2);
+WHERE id = (SELECT job_id FROM imports WHERE imports.origin = ?1 AND letter = ?2);
 
 -- name: import_group
 INSERT INTO letter_groups (fingerprint, lane_id, code, category, exception, first_at, last_at)
@@ -61,7 +66,7 @@ ON CONFLICT (fingerprint, lane_id) DO UPDATE SET first_at = min(first_at, exclud
 INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at)
 SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', owner, key, ?4, ?5
 FROM imports JOIN jobs ON jobs.id = job_id JOIN letter_groups ON letter_groups.lane_id = jobs.lane_id AND fingerprint = ?3
-WHERE origin = ?1 AND letter = ?2;
+WHERE imports.origin = ?1 AND letter = ?2;
 
 -- name: import_facts
 INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)
@@ -71,9 +76,9 @@ VALUES (last_insert_rowid(), ?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
 SELECT dead_letters.lane_id, imports.job_id, 0, dead_letters.id, 'imported', dead_letters.state, recipient, imports.at, imports.at
 FROM imports JOIN dead_letters ON dead_letters.job_id = imports.job_id JOIN lanes ON lanes.id = dead_letters.lane_id
-    JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline WHERE origin = ?1 AND letter = ?2;
+    JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline WHERE imports.origin = ?1 AND letter = ?2;
 
 -- name: import_edit
 INSERT INTO edits (letter_id, job_id, part, before, after, at, actor)
 SELECT dead_letters.id, imports.job_id, ?3, ?4, ?5, ?6, ?7
-FROM imports JOIN dead_letters ON dead_letters.job_id = imports.job_id WHERE origin = ?1 AND letter = ?2;
+FROM imports JOIN dead_letters ON dead_letters.job_id = imports.job_id WHERE imports.origin = ?1 AND letter = ?2;

@@ -129,7 +129,7 @@ SELECT count(*), CAST(group_concat(format('[%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,
     lane_id, attempt, round, snoozes, suspect_count, crash_count, restarts, cancel_asked,
     CASE WHEN input IS NULL AND (input_from > 0 OR payload IS NULL) THEN input_from ELSE -1 END,
     coalesce(expires_at, 'null'), coalesce(codes, 'null'),
-    CASE WHEN coalesce(key, owner, run_id) IS NULL THEN 'null' ELSE json_array(key, owner, run_id) END,
+    CASE WHEN coalesce(key, owner, run_id, origin) IS NULL THEN 'null' ELSE json_array(key, owner, run_id, origin) END,
     CASE WHEN input IS NULL AND input_from = 0 THEN 'null' ELSE coalesce(payload, 'false') END,
     CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload ELSE 'null' END, lease_token)) AS BLOB)
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3);
@@ -141,7 +141,7 @@ SELECT id, lease_token, dispatch, lane_id, attempt, round, snoozes, suspect_coun
     ELSE coalesce((SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from), '') END AS BLOB),
     CAST(CASE WHEN input IS NOT NULL OR input_from > 0
     THEN coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) END AS BLOB),
-    CASE WHEN coalesce(key, owner, run_id) IS NOT NULL THEN CAST(json_array(key, owner, run_id) AS BLOB) END
+    CASE WHEN coalesce(key, owner, run_id, origin) IS NOT NULL THEN CAST(json_array(key, owner, run_id, origin) AS BLOB) END
 FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND lease_token IN (?2, ?3) ORDER BY priority, run_at, id;
 
 -- name: large_value

@@ -298,7 +298,8 @@ def test_the_idempotency_key_is_the_same_for_every_run_of_a_stage_and_differs_be
     rd.submit(pipeline, 1)
     work(store, pipeline)
 
-    assert keys == ["shop:1:one"] * 2 + ["shop:1:two"] * 2
+    ((installation,),) = store.query("installation")
+    assert keys == [f"shop:{installation}-1:one"] * 2 + [f"shop:{installation}-1:two"] * 2
 
 
 def test_the_deadline_is_the_start_of_this_attempt_plus_its_timeout(

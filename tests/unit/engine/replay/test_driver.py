@@ -230,7 +230,7 @@ def test_a_full_restart_begins_at_the_first_stage_under_a_new_idempotency_key(sh
     shop.work()
 
     assert shop.seen == [("fetch", 0), ("pay", 0)]
-    assert shop.keys == ["shop:1:pay:1"]
+    assert shop.keys == [f"shop:{shop.store.query('installation')[0][0]}-1:pay:1"]
 
 
 def test_an_ordinary_replay_keeps_the_idempotency_key(shop: Shop) -> None:
@@ -239,7 +239,7 @@ def test_an_ordinary_replay_keeps_the_idempotency_key(shop: Shop) -> None:
     retry_job(shop.store, 1, BY)
     shop.work()
 
-    assert shop.keys == ["shop:1:pay"]
+    assert shop.keys == [f"shop:{shop.store.query('installation')[0][0]}-1:pay"]
 
 
 def test_a_key_that_a_newer_job_has_is_left_out_by_name(shop: Shop) -> None:

@@ -50,7 +50,8 @@ def test_a_job_goes_through_all_stages_sync_and_async_typed_between_them(
 
     ((status, result),) = jobs(store, "status, result")
     assert status == "complete"
-    assert json.loads(result) == {"number": 7, "key": "shop:1:price", "attempt": 1}  # type: ignore[arg-type]
+    key = f"shop:{store.query('installation')[0][0]}-1:price"
+    assert json.loads(result) == {"number": 7, "key": key, "attempt": 1}  # type: ignore[arg-type]
     assert store.read("SELECT outcome, attempt, dispatch FROM attempts") == [("ok", 1, 1), ("ok", 1, 2)]
     assert fetch(3) == Order(3)
 

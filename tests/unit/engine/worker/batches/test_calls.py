@@ -307,7 +307,8 @@ def test_each_job_has_its_own_context_notes_and_children(
     made = [rd.submit(pipeline, number) for number in range(3)]
     work(store, pipeline)
 
-    assert seen == [(job.id, f"shop:{job.id}:embed") for job in made]
+    ((installation,),) = store.query("installation")
+    assert seen == [(job.id, f"shop:{installation}-{job.id}:embed") for job in made]
     assert attempts(store, "notes") == [(f'{{"number":"{number}"}}',) for number in range(3)]
     assert store.read("SELECT payload FROM jobs WHERE pipeline = 'children' ORDER BY id") == [
         (b"1",),
