@@ -75,6 +75,8 @@ class ClaimRequest(Struct, frozen=True):
     """At most so many jobs of all lanes that are not in `batched`; None for `limit`."""
     batched: frozenset[LaneId] = frozenset()
     """Lanes whose jobs share a slot, and so take none of `slots`."""
+    job: JobId | None = None
+    """Only this job, if it is due in one of the lanes."""
 
 
 class ClaimedJob(Struct, frozen=True, gc=False):
@@ -101,7 +103,7 @@ class ClaimedJob(Struct, frozen=True, gc=False):
     payload: bytes | None = None
     """What the job was submitted with; None when that is the input itself."""
     about: bytes | None = None
-    """Its key, its owner and its run, as JSON; None for a job without any of them."""
+    """Its key, its owner, its run and its origin, as JSON; None for a job without any of them."""
     trace: str | None = None
     """What was stored of it, if the worker traces: a claim itself does not read it."""
 

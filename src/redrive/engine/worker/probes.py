@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from redrive.core import breaker_state as step
 from redrive.core.breaker import Breaker, Evidence
@@ -23,10 +23,12 @@ from redrive.core.breaker_state import Admitted, BreakerState
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId
+from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Row
 
 LANE_SHIFT: Final = 40
 """Tokens of commits stay below this many bits; the bits above are the lane whose probe is claimed."""
+GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
+"""Multiples of this, without their whole parts, fall everywhere between 0 and 1."""
 NOTHING: Final = ClaimRequest((), 0)
 """A claim for nothing returns what was claimed under its token before, and claims nothing more."""
 
@@ -45,6 +47,8 @@ class Probes:
         self._asked: set[LaneId] = set()
         """Lanes for which the commit of `_asked_by` has asked for a probe; what came of it is unknown if that is made again."""
         self._asked_by = 0
+        self._turns: dict[str, int] = {}
+        """The turn of the next probe of each breaker."""
         self._served: set[str] = set()
         """Breakers that need no other probe from the commit under way."""
 
@@ -173,13 +177,32 @@ class Probes:
         self._asked.add(lane)
         if not self.take(breaker, now, probe):
             return ()
-        want = ClaimRequest((lane,), 1, keys=self._keys_of(lane, now))
+        want = ClaimRequest((lane,), 1, keys=self._keys_of(lane, now), job=self._next_of(breaker, lane, now))
         claimed = self._store.exchange(worker, [], want, now=now, token=_claim_token(token, lane)).claimed
         if not claimed:
             self.end(breaker, now, probe, Evidence.NOTHING)
         for job in claimed:
             self._tokens[job.id] = probe
         return claimed
+
+    def _next_of(self, breaker: Breaker, lane: LaneId, now: float) -> JobId | None:
+        """Return the job whose turn it is to be the probe; None when there is none, or keys determine it.
+
+        In the order of claims, whoever submits a few jobs that cannot succeed, with the first priority, would have every probe.
+        """
+        keys = self._breakers.keys
+        if keys is not None and lane in keys.lanes:
+            return None
+        # Begun where others are by now, so that a worker that is started often does not always begin with the same job.
+        turn = self._turns.setdefault(breaker.name, self._breakers.standing(breaker).state.failures)
+        self._turns[breaker.name] = turn + 1
+        rows = self._store.query("probe_candidates", lane, now, 0.0)
+        if turn % 2 and rows:
+            # A crowd at the beginning must not hide who comes after it: start somewhere else each time.
+            first = min(cast("float", run_at) for _, _, _, run_at in rows)
+            since = first + (now - first) * (turn * GOLDEN % 1.0)
+            rows = self._store.query("probe_candidates", lane, now, since) or rows
+        return job_for_probe(rows, turn // 2)
 
     def _keys_of(self, lane: LaneId, now: float) -> dict[LaneId, dict[str, int]]:
         """Return the keys of which a probe may be claimed, in a lane whose limits have keys: any of them."""
@@ -198,6 +221,18 @@ class Probes:
             return False
         upcoming = self._store.upcoming((lane,))
         return lane not in upcoming.paused and upcoming.due.get(lane, math.inf) <= now
+
+
+def job_for_probe(rows: Sequence[Row], turn: int) -> JobId | None:
+    """Return whose turn it is: first the priorities rotate, then the owners of each, then an owner's jobs by the time they wait."""
+    levels: dict[object, dict[object, JobId]] = {}
+    for priority, owner, job, _ in rows:
+        levels.setdefault(priority, {}).setdefault(owner, JobId(cast("int", job)))
+    if not levels:
+        return None
+    round_, place = divmod(turn, len(levels))
+    owners = list(levels[sorted(levels, key=repr)[place]].values())
+    return owners[round_ % len(owners)]
 
 
 def _probe_token(worker: str, token: int, lane: LaneId) -> str:

@@ -73,7 +73,9 @@ def claim(
         is_batched = lane in want.batched
         room = min(left, want.limits.get(lane, left), left if is_batched else slots)
         count = 0
-        if room > 0 and lane not in want.keys:
+        if room > 0 and want.job is not None:
+            count = db.execute(_SQL["claim_job"], (token, worker, now, lane, want.job)).rowcount
+        elif room > 0 and lane not in want.keys:
             count = db.execute(_SQL["claim"], (token, worker, now, lane, room)).rowcount
         for key, most in want.keys.get(lane, {}).items():
             if min(room - count, most) > 0:

@@ -121,6 +121,18 @@ WHERE id IN (
     LIMIT ?5
 );
 
+-- name: claim_job
+UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
+    started_at = coalesce(started_at, ?3), last_attempt_at = ?3
+WHERE id = ?5 AND lane_id = ?4 AND status = 'queued' AND run_at <= ?3;
+
+-- name: probe_candidates
+-- A few due jobs of every priority, from an instant on.
+SELECT jobs.priority, jobs.owner, jobs.id, jobs.run_at FROM json_each('[0,1,2,3,4,5,6,7,8,9]') level CROSS JOIN jobs ON jobs.id IN (
+    SELECT id FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = level.value AND run_at <= ?2
+        AND run_at >= ?3 ORDER BY run_at, id LIMIT 50)
+ORDER BY jobs.priority, jobs.run_at, jobs.id;
+
 -- name: claimed
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
 -- A value may be anything. The number of rows, and the token at the end of each, which no value can know, show whether one reads as more

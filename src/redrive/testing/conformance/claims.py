@@ -51,6 +51,20 @@ def id_of(one: ClaimedJob) -> int:
 class OrderTests(Scene):
     """In which order, how many, and to whom."""
 
+    def test_one_job_can_be_claimed_if_it_is_due(self, store: Store) -> None:
+        """Whatever its priority; another one is not claimed instead."""
+        (lane,) = lanes_of(store)
+        first, later, last = store.submit([new(lane), new(lane, run_at=NOW + 1), new(lane, priority=9)], NOW)
+
+        found = store.query("probe_candidates", lane, NOW, 0.0)
+        claimed = [
+            exchange(store, "w1", [], ClaimRequest((lane,), 1, job=job.id)).claimed
+            for job in (later, last, last)
+        ]
+
+        agree([row[2] for row in found], [first.id, last.id])
+        agree([[job.id for job in jobs] for jobs in claimed], [[], [last.id], []])
+
     def test_a_claim_brings_key_owner_and_run(self, store: Store) -> None:
         """As JSON, whatever characters they have; nothing for a job without them."""
         (lane,) = lanes_of(store)
@@ -59,7 +73,7 @@ class OrderTests(Scene):
 
         about = [None if one.about is None else msgspec.json.decode(one.about) for one in claim(store, lane)]
 
-        agree(about, [None, ['a "b"', "o", None], [None, None, run]])
+        agree(about, [None, ['a "b"', "o", None, None], [None, None, run, None]])
 
     @pytest.mark.parametrize("priority", range(10))
     def test_of_every_priority_what_is_due_is_handed_out_one_by_one_in_its_order(

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from redrive import Redrive
+from redrive import Breaker, Redrive
 from redrive.core.breaker_state import BreakerState, Phase
-from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.pipeline.lanes import Lane, lanes_of
+from redrive.engine.worker.breakers import SharedBreakers
+from redrive.engine.worker.probes import Probes, job_for_probe
 from redrive.store.records import ClaimRequest, Exchange, LaneId, Step, UpcomingWork
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.unit.build import STEADY, jobs, one_stage, work
 from tests.unit.engine.worker.test_counted_starts import Scene
 
 
@@ -89,3 +92,55 @@ def test_a_commit_looks_only_for_probes_of_its_own_earlier_tries(
     scene.commit(2)
 
     assert asked == [2]
+
+
+def test_a_few_jobs_of_the_first_priority_do_not_take_every_probe(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    api = Breaker("api", consecutive=2, open_for=5, ramp=0)
+    begun = clock.wall()
+
+    async def call(host: str) -> str:
+        if host == "dead":
+            raise ConnectionRefusedError(111, "refused")
+        if clock.wall() < begun + 10:
+            raise ConnectionRefusedError(111, "refused")
+        return host
+
+    pipeline = one_stage(call, breaker=api, retry=STEADY)
+    for _ in range(6):
+        rd.submit(pipeline, "dead", priority=0)
+    for _ in range(20):
+        rd.submit(pipeline, "good")
+    work(store, pipeline, concurrency=4, hold_max=300.0)
+
+    found = [row for row in jobs(store, "priority, status, finished_at") if row[0] == 5]
+    assert {status for _, status, _ in found} == {"complete"}
+    assert max(float(str(at)) for _, _, at in found) < begun + 300
+
+
+def test_priorities_take_turns_then_owners_then_jobs() -> None:
+    rows = [(0, "ann", 1, 0.0), (0, "ann", 2, 1.0), (0, "bob", 3, 2.0), (5, None, 4, 0.0)]
+
+    assert [job_for_probe(rows, turn) for turn in range(6)] == [1, 4, 3, 4, 1, 4]
+    assert job_for_probe([], 0) is None
+
+
+def test_a_crowd_at_the_beginning_hides_nobody_who_comes_after_it(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def call(number: int) -> int:
+        return number
+
+    api = Breaker("api", consecutive=1, open_for=5)
+    pipeline = one_stage(call, breaker=api)
+    rd.submit_many(pipeline, [0] * 300, owner="mallory")
+    clock.advance(100.0)
+    rd.submit(pipeline, 1, owner="ann")
+    lanes = lanes_of(store, [pipeline])
+    (lane,) = lanes
+    probes = Probes(store, lanes, SharedBreakers(store, [api]))
+
+    chosen = {probes._next_of(api, lane, clock.wall()) for _ in range(60)}
+
+    assert 301 in chosen
