@@ -8,8 +8,9 @@ of its service; the engine does retries, breakers, dead letters and replays.
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import wraps
 
 from msgspec import Struct
 
@@ -27,7 +28,7 @@ from apps.collabiq.secrets import Secrets, load
 from apps.collabiq.settings import Settings
 from apps.collabiq.sinks import LocalPages, NotionPages, Page, Pages
 from apps.collabiq.sources import GmailSource, ImapSource, LocalSource, Source
-from redrive import Context, Pipeline, Redrive, ReplayRules, stage
+from redrive import Context, Pipeline, Redrive, ReplayRules, connect, stage
 
 
 class MailRef(Struct, frozen=True):
@@ -78,13 +79,26 @@ def write(page: Page, clients: Clients, ctx: Context) -> str:
         return clients.pages.write(page)
 
 
+@contextmanager
+def own_clients() -> Generator[Clients]:
+    """Open the clients of a process that runs one mail alone, because workers died of it."""
+    settings = Settings.from_environment()
+    with connect(settings.root / "collabiq.db") as rd, open_clients(rd, settings) as clients:
+        yield clients
+
+
 def pipeline_of(settings: Settings, clients: Clients) -> Pipeline:
     """Return the pipeline for these settings, with open clients."""
     log, dlq = files_of(settings)
+
+    @wraps(own_clients)
+    def given() -> AbstractContextManager[Clients]:
+        return nullcontext(clients)
+
     return Pipeline(
         MAIL_PIPELINE,
         [fetch, extract, write],
-        resources=[lambda: nullcontext(clients)],
+        resources=[given],
         on_retry=log.failed,
         on_dead=log.failed,
         sinks=[dlq],

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from apps.collabiq.pipeline import MailRef, open_clients, pipeline_of
 from apps.collabiq.settings import PREFIX, Settings
-from apps.collabiq.tests.driving import mail
+from apps.collabiq.tests.driving import mail, write_mailbox
 from apps.collabiq.tests.services import Gemini, Gmail, Notion
 from apps.collabiq.tests.wire import Asked, Service
+from redrive import Redrive
+from tests.embedded import changing
 
 ROOT = Path(__file__).parents[3]
 LONGEST_S = 60
@@ -79,3 +82,38 @@ def test_after_a_kill_in_every_stage_there_is_one_page_for_each_mail(
     assert "0 among the dead letters" in told
     titles = sorted(notion.title_of(page) for page in notion.pages)
     assert titles == ["Mail 0", "Mail 1", "Mail 2"]
+
+
+DEADLY = """
+import os
+from email import parser
+
+read = parser.BytesParser.parsebytes
+
+def parsebytes(self, text, headersonly=False):
+    if b"deadly" in text:
+        os._exit(9)
+    return read(self, text, headersonly)
+
+parser.BytesParser.parsebytes = parsebytes
+"""
+
+
+def test_a_mail_that_kills_its_worker_is_given_up(
+    settings: Settings, rd: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers have died of it, and of the mail beside it; only processes of their own read what is deadly here."""
+    write_mailbox(settings, [mail("Good"), mail("deadly")])
+    (tmp_path / "sitecustomize.py").write_text(DEADLY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for name, value in asdict(settings).items():
+        monkeypatch.setenv(PREFIX + name.upper(), str(value))
+    with open_clients(rd, settings) as clients:
+        pipeline = pipeline_of(settings, clients)
+        jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in clients.source.ids()]
+        with changing(rd) as db:
+            db.execute("UPDATE jobs SET suspect_count = 2")
+        rd.work([pipeline], until_idle=True)
+
+    assert sorted(job.status for job in jobs) == ["complete", "failed"]
+    assert [letter.code for letter in rd.letters.list().letters] == ["WORKER_CRASH"]

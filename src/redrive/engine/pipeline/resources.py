@@ -22,14 +22,14 @@ async def open_resources(stack: AsyncExitStack, pipelines: Sequence[Pipeline]) -
     for pipeline in pipelines:
         for resource in pipeline.resources:
             if id(resource) not in opened:
-                opened[id(resource)] = await _opened(stack, resource)
+                opened[id(resource)] = await open_resource(stack, resource)
         given[pipeline.name] = [opened[id(resource)] for resource in pipeline.resources]
         for stage in pipeline.stages:
             resources_for(stage, given[pipeline.name])
     return given
 
 
-async def _opened(stack: AsyncExitStack, resource: object) -> object:
+async def open_resource(stack: AsyncExitStack, resource: object) -> object:
     """Open a resource; one that is ready is used as it is, and stays open."""
     if not callable(resource):
         return resource

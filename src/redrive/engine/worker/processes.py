@@ -3,6 +3,9 @@
 
 Processes are spawned, never forked. They get the stage by name (`module`, `name`) and its input as JSON, and return its output as
 JSON, or a failure, classified, with its stack as text. No object of the user's is pickled. A process ends when its worker does.
+
+The program that was started is never run again in them, as `multiprocessing` would do: without a guard it would submit its jobs
+once more. So a stage of that program (`__main__`) cannot run in a process.
 """
 
 from __future__ import annotations
@@ -15,12 +18,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AsyncExitStack
 from enum import Enum
 from importlib import import_module
+from multiprocessing import spawn
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
@@ -35,8 +40,7 @@ from redrive.engine.pipeline.batch import arguments_for, results_of
 from redrive.engine.pipeline.codec import codec_for, storable
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
-from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.resources import open_resources, resources_for
+from redrive.engine.pipeline.resources import open_resource, resources_for
 from redrive.engine.pipeline.stage import Stage
 from redrive.engine.worker.dead_letter import FailedAttempt, as_failure
 from redrive.engine.worker.dispatch import Dispatch
@@ -81,6 +85,8 @@ class StageCall(Struct, frozen=True):
     context: Context
     trace: str | None = None
     """Where it is called from."""
+    resources: tuple[tuple[str, str], ...] = ()
+    """The functions that open the resources of its pipeline, by module and name."""
 
 
 class StageReport(Struct, frozen=True, kw_only=True):
@@ -103,6 +109,37 @@ _DECODE_CALL: Final = msgspec.msgpack.Decoder(StageCall).decode
 _DECODE_REPORT: Final = msgspec.msgpack.Decoder(StageReport).decode
 
 
+class _Process(SpawnProcess):
+    """A process that does not run the program that was started."""
+
+    def start(self) -> None:
+        """Start it; other threads may start processes of their own meanwhile."""
+        with _STARTING:
+            prepared, here = spawn.get_preparation_data, threading.get_ident()
+
+            def without_program(name: str) -> dict[str, object]:
+                found = cast("dict[str, object]", prepared(name))
+                if threading.get_ident() == here:
+                    found.pop("init_main_from_name", None)
+                    found.pop("init_main_from_path", None)
+                return found
+
+            spawn.get_preparation_data = without_program
+            try:
+                super().start()
+            finally:
+                spawn.get_preparation_data = prepared
+
+
+class _Context(SpawnContext):
+    """Starts processes that do not run the program that was started."""
+
+    Process = _Process
+
+
+_STARTING: Final = threading.Lock()
+
+
 class Processes:
     """The processes of one worker; none is started before it is needed."""
 
@@ -116,13 +153,10 @@ class Processes:
 
     def can_run(self, lane: Lane) -> bool:
         """Return whether a process can import this stage: it must be a name of an importable module."""
-        module = sys.modules.get(lane.stage.fn.__module__)
-        found = getattr(module, lane.stage.fn.__name__, None)
-        if found is not lane.stage:
+        function = lane.stage.fn
+        if is_of_program(function) or _found(function.__module__, function.__name__) is not lane.stage:
             return False
-        return (
-            not lane.stage.resources or _pipeline_in(lane.stage.fn.__module__, lane.pipeline.name) is not None
-        )
+        return not lane.stage.resources or None not in map(_reference_to, lane.pipeline.resources)
 
     async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
         """Run a stage in a process; raises LostProcessError when that died."""
@@ -168,7 +202,7 @@ class Processes:
     def _pool(self, size: int) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
             size,
-            mp_context=multiprocessing.get_context("spawn"),
+            mp_context=_Context(),
             initializer=_initialise,
             initargs=(list(sys.path), present_setup(), self._observers.setups()),
         )
@@ -179,8 +213,16 @@ async def _submit(pool: ProcessPoolExecutor, call: bytes) -> bytes:
 
 
 def _call_for(dispatch: Dispatch, trace: str | None = None) -> StageCall:
-    function = dispatch.lane.stage.fn
-    return StageCall(function.__module__, function.__name__, dispatch.job.input, dispatch.context, trace)
+    stage, pipeline = dispatch.lane.stage, dispatch.lane.pipeline
+    opening = map(_reference_to, pipeline.resources) if stage.resources else ()
+    return StageCall(
+        stage.fn.__module__,
+        stage.fn.__name__,
+        dispatch.job.input,
+        dispatch.context,
+        trace,
+        tuple(each for each in opening if each is not None),
+    )
 
 
 def _take_over(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
@@ -200,6 +242,30 @@ def _take_over(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
         dispatch.lane.pipeline.stages[-1].output.check(output)
         dispatch.is_finish = True
     return output
+
+
+def is_of_program(function: Callable[..., object]) -> bool:
+    """Return whether a function is of the program that was started, which no other process can import."""
+    return function.__module__ in {"__main__", "__mp_main__"}
+
+
+def _reference_to(resource: object) -> tuple[str, str] | None:
+    """Return module and name of a function that opens a resource; None if no process can find it.
+
+    A function that wraps it (`functools.wraps`) is known by its name as well: so a pipeline that is built at run time can use what
+    is open in this process, and another process opens its own.
+    """
+    module, name = getattr(resource, "__module__", ""), getattr(resource, "__qualname__", "")
+    found, each = _found(module, name), resource
+    while each is not None and module != "__main__":
+        if each is found:
+            return module, name
+        each = getattr(each, "__wrapped__", None)
+    return None
+
+
+def _found(module: str, name: str) -> object:
+    return getattr(sys.modules.get(module), name, None)
 
 
 # What follows runs in the other process.
@@ -299,10 +365,8 @@ async def _run(stage: Stage[..., object], value: object, call: StageCall) -> obj
         value, extras = [value], arguments_for(stage, {}, [call.context])
     async with AsyncExitStack() as stack:
         if stage.resources:
-            name = call.context.pipeline
-            pipeline = _pipeline_in(call.module, name)
-            opened = await open_resources(stack, [] if pipeline is None else [pipeline])
-            extras |= resources_for(stage, opened.get(name, ()))
+            opening = [getattr(import_module(module), name) for module, name in call.resources]
+            extras |= resources_for(stage, [await open_resource(stack, each) for each in opening])
         try:
             result = stage.fn(value, **extras)
             if inspect.isawaitable(result):
@@ -315,11 +379,3 @@ async def _run(stage: Stage[..., object], value: object, call: StageCall) -> obj
         if is_raised and not isinstance(result, Finish):
             raise cast("BaseException", result)
         return result
-
-
-def _pipeline_in(module: str, name: str) -> Pipeline | None:
-    found = cast(
-        "list[Pipeline]",
-        [each for each in vars(import_module(module)).values() if isinstance(each, Pipeline)],
-    )
-    return next((each for each in found if each.name == name), None)

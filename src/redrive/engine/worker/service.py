@@ -35,12 +35,13 @@ from redrive.engine.worker.health import Health, health_port
 from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.loop_tracker import LoopTracker
-from redrive.engine.worker.processes import Processes
+from redrive.engine.worker.processes import Processes, is_of_program
 from redrive.engine.worker.progress import STOP_SECONDS, ProgressThread
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import AskStore, StageThreads, StoreThread
 from redrive.engine.worker.worker import Ending, Worker
 from redrive.engine.worker_log import WorkerLog
+from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.records import Settlement, WorkerFacts
 
@@ -98,6 +99,7 @@ async def serve(
 
     `leased_max` is asked before each claim: at most so many jobs are leased or not committed yet; None for no such limit.
     """
+    _check_process_stages(pipelines)
     clock = CURRENT.get().clock
     listeners: list[Callable[[list[Settlement]], None]] = [] if on_commit is None else [on_commit]
 
@@ -321,6 +323,18 @@ def _health_of(worker: Worker, leases: Leases, options: Options) -> Health:
         "seconds_since_contact": round(silent, 3),
     }
     return Health(silent <= options.lease, facts)
+
+
+def _check_process_stages(pipelines: Sequence[Pipeline]) -> None:
+    """Refuse stages that ask for a process and are of the program that was started: running that again would repeat it."""
+    for stage in (each for pipeline in pipelines for each in pipeline.stages):
+        if stage.is_process and is_of_program(stage.fn):
+            raise ConfigurationError(
+                field=f"stage({stage.name}).process",
+                value=True,
+                rule="needs a stage that another process can import, and this one is of the program that was started",
+                fix="Move the stage into a module of its own, and import it.",
+            )
 
 
 def _about(pipelines: Sequence[Pipeline], options: Options) -> WorkerFacts:

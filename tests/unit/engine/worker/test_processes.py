@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import msgspec
@@ -64,13 +64,11 @@ def suspect(store: SqliteStore, *, crashes: int = 0) -> None:
     store._db.execute("UPDATE jobs SET suspect_count = 2, crash_count = ?", (crashes,))
 
 
-def call(fn: str, wish: object, pipeline: str = "crunching") -> bytes:
+def report(fn: str, wish: object, pipeline: str = "crunching", *opening: str) -> StageReport:
     context = Context(job_id=7, pipeline=pipeline, stage=fn, attempt=1)
-    return msgspec.msgpack.encode(StageCall(HERE, fn, msgspec.json.encode(wish), context))
-
-
-def report(fn: str, wish: object, pipeline: str = "crunching") -> StageReport:
-    return msgspec.msgpack.decode(run_stage(call(fn, wish, pipeline)), type=StageReport)
+    resources = tuple((HERE, name) for name in opening)
+    made = StageCall(HERE, fn, msgspec.json.encode(wish), context, None, resources)
+    return msgspec.msgpack.decode(run_stage(msgspec.msgpack.encode(made)), type=StageReport)
 
 
 def test_a_process_stage_runs_elsewhere_and_all_it_reports_counts_as_if_reported_here(
@@ -155,7 +153,7 @@ def test_a_suspect_that_no_process_could_find_runs_here(
     assert job.result() == os.getpid()
 
 
-def test_only_a_name_of_a_module_can_be_found_and_resources_need_their_pipeline_there() -> None:
+def test_only_a_name_of_a_module_can_be_found_and_so_must_what_opens_its_resources() -> None:
     @stage
     def closure(wish: str) -> str:
         return wish
@@ -168,16 +166,24 @@ def test_only_a_name_of_a_module_can_be_found_and_resources_need_their_pipeline_
                     Pipeline("elsewhere", [process_stages.ask], resources=[process_stages.open_api]),
                     process_stages.ask,
                 ),
+                (
+                    Pipeline("ready", [process_stages.ask], resources=[process_stages.Api("here")]),
+                    process_stages.ask,
+                ),
+                (
+                    Pipeline("lambda", [process_stages.ask], resources=[lambda: nullcontext(1)]),
+                    process_stages.ask,
+                ),
                 (Pipeline("shop", [closure]), closure),
                 (DEADLY, process_stages.die),
             ]
             return [processes.can_run(Lane(1, pipeline, declared, None)) for pipeline, declared in lanes]  # type: ignore[arg-type]
 
-    assert bounded(scene()) == [True, False, False, True]
+    assert bounded(scene()) == [True, True, False, False, False, True]
 
 
 def test_in_the_other_process_resources_are_opened_for_the_call() -> None:
-    answer = report("ask", "hello", "asking")
+    answer = report("ask", "hello", "asking", "open_api", "open_disk")
 
     assert msgspec.json.decode(answer.output or b"") == "hello apart True Disk"
 
