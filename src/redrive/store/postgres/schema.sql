@@ -105,6 +105,7 @@ CREATE TABLE jobs (
     finished_at double precision,
     erased_at double precision,   -- when its values were erased
     lane_key text COLLATE "C",   -- in a lane with keys: the keys of its limits and breaker, once a worker has found them
+    origin text COLLATE "C",   -- of an imported job: its installation and id there, which its idempotency keys keep
     CHECK (priority BETWEEN 0 AND 9),
     CHECK ((run_id IS NULL) = (ordinal IS NULL)),
     -- One expression instead of one per rule: it is evaluated whenever a job changes.
@@ -351,10 +352,18 @@ CREATE TABLE imports (
 
 CREATE INDEX imports_of_job ON imports (job_id);
 
--- The id of this database, for others; and the version of its schema.
+-- The version of the schema.
 CREATE TABLE installation (
-    id text COLLATE "C" NOT NULL,
     version integer NOT NULL
+);
+
+-- The ids of this database, for others: a copy that is made to be restored gets one of its own, the last one here, for what is new in it.
+CREATE TABLE installations (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text COLLATE "C" NOT NULL,
+    first_job bigint NOT NULL,   -- what was there before is the one's before it
+    first_letter bigint NOT NULL,
+    secret bytea NOT NULL   -- the key of hashes of values; never exported
 );
 
 -- Which lanes have which breaker, and who receives changes in a pipeline: known from its code, recorded when a worker starts, for
@@ -467,7 +476,10 @@ CREATE TABLE tallies (
 
 INSERT INTO letter_moves (last) VALUES (0);
 
-INSERT INTO installation (id, version) VALUES (substr(replace(gen_random_uuid()::text, '-', ''), 1, 16), 3);
+INSERT INTO installation (version) VALUES (3);
+
+INSERT INTO installations (id, first_job, first_letter, secret) VALUES (substr(replace(gen_random_uuid()::text, '-', ''), 1, 16), 0, 0,
+    decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'));
 
 -- A letter as it is read: with its failure, and the fingerprint of its group.
 CREATE VIEW letters AS
