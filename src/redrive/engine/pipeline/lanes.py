@@ -18,7 +18,7 @@ from redrive.store.records import LaneId
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What tells this database from others."""
+    """What identifies this database among others."""
 
     ids: tuple[tuple[str, int], ...] = ()
     """Its id and its first job, then the same of the database that it is a copy of, and so on."""
@@ -68,7 +68,7 @@ def lanes_of(
 
 
 def installation_of(store: Store) -> Installation:
-    """Return what tells this database from others."""
+    """Return what identifies this database among others."""
     rows = cast("list[tuple[str, int, int, bytes]]", store.query("installations"))
     return Installation(tuple((id_, first) for id_, first, _, _ in rows), bytes(rows[0][3]))
 

@@ -137,7 +137,7 @@ class JobRedactor:
         return self._values.literals
 
     def input_hash(self) -> str:
-        """Return what tells inputs apart; keyed, because a short input could be found by trying all of them."""
+        """Return what distinguishes inputs; keyed, because a short input could be found by trying all of them."""
         return hmac.digest(self._secret, self.job.input, "sha256").hex()[:16]
 
     def message(self, failure: Failure) -> str:

@@ -198,7 +198,7 @@ class Probes:
         self._turns[breaker.name] = turn + 1
         rows = self._store.query("probe_candidates", lane, now, 0.0)
         if turn % 2 and rows:
-            # A crowd at the beginning must not hide who comes after it: start somewhere else each time.
+            # Many jobs of one owner at the beginning must not hide those that follow: start somewhere else each time.
             first = min(cast("float", run_at) for _, _, _, run_at in rows)
             since = first + (now - first) * (turn * GOLDEN % 1.0)
             rows = self._store.query("probe_candidates", lane, now, since) or rows

@@ -109,7 +109,7 @@ _DECODE_CALL: Final = msgspec.msgpack.Decoder(StageCall).decode
 _DECODE_REPORT: Final = msgspec.msgpack.Decoder(StageReport).decode
 
 
-class _Process(SpawnProcess):
+class _Spawned(SpawnProcess):
     """A process that does not run the program that was started."""
 
     def start(self) -> None:
@@ -134,7 +134,7 @@ class _Process(SpawnProcess):
 class _Context(SpawnContext):
     """Starts processes that do not run the program that was started."""
 
-    Process = _Process
+    Process = _Spawned
 
 
 _STARTING: Final = threading.Lock()

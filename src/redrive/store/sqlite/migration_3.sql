@@ -135,6 +135,6 @@ CREATE TABLE installations (
 ) STRICT;
 INSERT INTO installations (id, first_job, first_letter, secret) SELECT id, 0, 0, randomblob(32) FROM installation;
 DROP TABLE installation;
--- Hashes without a key told short inputs to whoever tried them all.
+-- From hashes without a key, short inputs could be found by trying them all.
 UPDATE letter_facts SET context = CAST(json_remove(CAST(context AS TEXT), '$.input_sha256') AS BLOB)
 WHERE json_valid(CAST(context AS TEXT));
