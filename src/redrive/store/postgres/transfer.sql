@@ -2,10 +2,14 @@
 -- Export and import of dead letters.
 
 -- name: installation
-SELECT id FROM installation;
+SELECT id FROM installations ORDER BY number DESC LIMIT 1;
+
+-- name: installations
+-- The present one first.
+SELECT id, first_job, first_letter, secret FROM installations ORDER BY number DESC;
 
 -- name: exported_letters
-SELECT {letter_columns}, lanes.position, jobs.status, jobs.priority, jobs.created_at, jobs.erased_at
+SELECT {letter_columns}, lanes.position, jobs.status, jobs.priority, jobs.created_at, jobs.erased_at, jobs.origin, jobs.restarts
 FROM letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.id = {given_ids} ORDER BY letter.id;
 
@@ -39,9 +43,10 @@ VALUES ($1::text, $2::text, $3::bigint, (SELECT max(paused_at) FROM lanes WHERE 
 -- name: import_job
 -- Made queued and failed right after it, in one transaction, because only moving a job counts it.
 -- Its dispatch is one beyond that of its input, so that there is room for the value of an edit.
-INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, payload, input, input_from, dispatch, created_at, erased_at)
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, payload, input, input_from, dispatch, created_at, erased_at,
+    origin, restarts)
 SELECT $1::text, id, 'queued', $3::bigint, $4::double precision, $5::text, $6::text, $7::bytea, $8::bytea, $9::bigint, 2,
-    $10::double precision, $11::double precision
+    $10::double precision, $11::double precision, $12::text, $13::bigint
 FROM lanes WHERE pipeline = $1::text AND stage = $2::text;
 
 -- name: import_mark
@@ -67,7 +72,7 @@ ON CONFLICT (fingerprint, lane_id) DO UPDATE SET first_at = least(letter_groups.
 INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at)
 SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', owner, key, $4::double precision, $5::double precision
 FROM imports JOIN jobs ON jobs.id = job_id JOIN letter_groups ON letter_groups.lane_id = jobs.lane_id AND fingerprint = $3::text
-WHERE origin = $1::text AND letter = $2::bigint;
+WHERE imports.origin = $1::text AND letter = $2::bigint;
 
 -- name: import_facts
 INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)
@@ -78,9 +83,9 @@ VALUES (currval(pg_get_serial_sequence('dead_letters', 'id')), $1::text, $2::tex
 INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
 SELECT dead_letters.lane_id, imports.job_id, 0, dead_letters.id, 'imported', dead_letters.state, recipient, imports.at, imports.at
 FROM imports JOIN dead_letters ON dead_letters.job_id = imports.job_id JOIN lanes ON lanes.id = dead_letters.lane_id
-    JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline WHERE origin = $1::text AND letter = $2::bigint;
+    JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline WHERE imports.origin = $1::text AND letter = $2::bigint;
 
 -- name: import_edit
 INSERT INTO edits (letter_id, job_id, part, before, after, at, actor)
 SELECT dead_letters.id, imports.job_id, $3::text, $4::bytea, $5::bytea, $6::double precision, $7::text
-FROM imports JOIN dead_letters ON dead_letters.job_id = imports.job_id WHERE origin = $1::text AND letter = $2::bigint;
+FROM imports JOIN dead_letters ON dead_letters.job_id = imports.job_id WHERE imports.origin = $1::text AND letter = $2::bigint;
