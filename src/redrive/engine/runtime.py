@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime of a guard: a clock, a source of random numbers, and the breakers of this process.
+"""The runtime: the clock and the random numbers that everything here uses, and the breakers of the guards of this process.
 
 The runtime is a context variable, not a process-wide switch: `redrive.testing` sets a virtual one for one test, without effect on
 other tests and tasks.

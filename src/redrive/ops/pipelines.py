@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines as the store knows them, and pausing them: nothing of a paused pipeline is claimed until it is resumed.
 
-Jobs that run when a pipeline is paused finish their stage. The stages of a pipeline in code are not known here, unless given.
+Jobs that run when a pipeline is paused finish their stage. Of the code of a pipeline only what workers
+have recorded is known here, unless it is given.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines: stages in order, the resources they share, and the hooks and sinks that are notified of failures.
+"""Pipelines: stages in order, the resources they share, and the hooks and sinks that are notified of failures, breakers and runs.
 
 Declarations only: nothing here runs, opens or stores anything.
 """

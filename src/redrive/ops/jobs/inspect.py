@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read jobs: lists page by page, the details of one job, events, and ids similar to a wrong one.
+"""Read jobs: lists page by page, the job with a key, the details of one job, ends of attempts, and counts.
 
 Only reads. Pages go by key, never by offset, so that the hundredth page costs what the first one does. Everything shown was
 redacted when it was written.
