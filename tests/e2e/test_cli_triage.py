@@ -9,6 +9,7 @@ import stat
 
 import pytest
 
+from redrive.cli.commands import dlq_transfer
 from tests.e2e.shell import ORDERS, Shell, letter
 
 
@@ -270,6 +271,17 @@ def test_an_export_goes_into_a_file_of_its_owner_and_is_taken_in_elsewhere(shop:
     assert first == {"made": 2, "known": 0, "over": {}, "refused": []}
     assert second == {"made": 0, "known": 2, "over": {}, "refused": []}
     assert len(shop.json("dlq", "list", *other)["letters"]) == 2
+
+
+def test_an_export_that_takes_long_reports_how_far_it_is(
+    shop: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dlq_transfer, "REPORT_SECONDS", 0.0)
+
+    done = shop("dlq", "export")
+
+    assert done.err.splitlines() == ["1 of 2 letters exported", "2 of 2 letters exported"]
+    assert len(done.out.splitlines()) == 2
 
 
 def test_an_import_counts_the_letters_of_what_cannot_be_read_twice_as_well(shop: Shell) -> None:

@@ -181,6 +181,24 @@ def test_an_isolated_breaker_waits_for_somebody(store: SqliteStore, rd: Redrive,
     assert attempts(store) == []
 
 
+def test_what_is_held_follows_its_breaker_when_somebody_isolates_and_opens_it(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    begin = clock.wall()
+    pipeline = calling(clock, begin + 1, breaker=Breaker("api", consecutive=1, open_for=60, ramp=0))
+    rd.submit(pipeline, 1)
+    assert work(store, pipeline, hold_max=0) == "held"
+
+    move(store, "api", "isolate", Actor("ann"))
+    assert work(store, pipeline, hold_max=600) == "held"
+    assert len(attempts(store)) == 1, "its time came, and it was not tried"
+
+    move(store, "api", "open", Actor("ann"))
+    opened_at = clock.wall()
+    assert work(store, pipeline) == "idle"
+    assert attempts(store, "started_at")[1] == (opened_at + 60,)
+
+
 def test_one_of_the_jobs_that_are_claimed_together_is_the_probe_of_a_breaker_that_fails_fast(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
