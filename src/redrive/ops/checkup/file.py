@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the database file: its place, permissions, size and schema version; the disk and the clock.
+"""Checks the database: its size, schema version and clock; of a file also its place, permissions and disk.
 
 Never opens the file: closing it would drop SQLite's locks on it.
 """
@@ -42,11 +42,14 @@ class Limits:
 
 
 def check_file(store: Store, limits: Limits) -> Iterator[Finding]:
-    """Yield the findings about the file of a store."""
+    """Yield the findings about the database of a store, and about its file if it has one."""
     path = str(store.query("database_file")[0][0] or "")
+    used = cast("int", store.query("database_size")[0][0])
     if path:
         yield from _place(Path(path))
-        yield from _sizes(Path(path), limits)
+    yield _size(used, limits)
+    if path:
+        yield from _disk(Path(path), used, limits)
     yield _schema(store)
     yield _clock(store, limits)
 
@@ -70,19 +73,20 @@ def _place(path: Path) -> Iterator[Finding]:
         yield fine("database", f"{path} is readable by its owner only")
 
 
-def _sizes(path: Path, limits: Limits) -> Iterator[Finding]:
-    used = path.stat().st_size
-    log_path = path.with_name(f"{path.name}-wal")
-    log = log_path.stat().st_size if log_path.exists() else 0
-    free = shutil.disk_usage(path.parent).free
+def _size(used: int, limits: Limits) -> Finding:
     if used > limits.size_max:
-        yield warning(
+        return warning(
             "size",
             f"the database has {format_size(used)}; jobs are kept until they are pruned",
             "redrive prune --complete 30d --cancelled 7d --skipped 7d (try --dry-run first).",
         )
-    else:
-        yield fine("size", f"the database has {format_size(used)}")
+    return fine("size", f"the database has {format_size(used)}")
+
+
+def _disk(path: Path, used: int, limits: Limits) -> Iterator[Finding]:
+    log_path = path.with_name(f"{path.name}-wal")
+    log = log_path.stat().st_size if log_path.exists() else 0
+    free = shutil.disk_usage(path.parent).free
     if log > limits.log_max:
         yield warning(
             "size",

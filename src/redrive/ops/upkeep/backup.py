@@ -58,9 +58,9 @@ def backup(store: Store, target: Path, by: Actor, *, on_pages: OnPages | None = 
     if not source:
         raise ConfigurationError(
             field="backup",
-            value="memory",
+            value="no file",
             rule="needs a database in a file",
-            fix="A database in memory cannot be copied.",
+            fix="Copy a database on PostgreSQL with pg_dump; one in memory cannot be copied.",
         )
     partial = target.with_name(f"{target.name}.partial")
     try:

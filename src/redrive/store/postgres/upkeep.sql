@@ -5,6 +5,11 @@
 -- There is none: its server keeps it.
 SELECT '' AS file;
 
+-- name: database_size
+-- With indexes and values kept apart.
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint AS bytes FROM pg_class
+WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r';
+
 -- name: schema_version
 SELECT version AS user_version FROM installation;
 

@@ -4,6 +4,9 @@
 -- name: database_file
 SELECT file FROM pragma_database_list WHERE name = 'main';
 
+-- name: database_size
+SELECT page_count * page_size AS bytes FROM pragma_page_count CROSS JOIN pragma_page_size;
+
 -- name: schema_version
 SELECT user_version FROM pragma_user_version;
 
