@@ -54,6 +54,16 @@ class Tally:
                 fix="Recount.",
             )
 
+    def since(self, before: Tally | None) -> Tally:
+        """Return what has ended since then; not less than nothing, because a replay may have taken an earlier failure back."""
+        if before is None:
+            return self
+        ended = {
+            name: max(0, getattr(self, name) - getattr(before, name))
+            for name in ("succeeded", "dead", "cancelled", "skipped")
+        }
+        return Tally(total=sum(ended.values()) + self.open, **ended)
+
     @property
     def finished(self) -> int:
         """How many jobs have reached a final state."""

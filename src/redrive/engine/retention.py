@@ -99,6 +99,7 @@ def prune_steps(
                 Step("keep_run_tallies", (run,)),
                 Step("prune_run_tallies", (run,)),
                 Step("leave_run", (run,)),
+                Step("leave_run_letters", (run,)),
             )
             yield RUNS, int(pruned is not None)
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, cast
 
+import msgspec
+
 from redrive.engine.pipeline.codec import Codec, codec_for, storable
 from redrive.engine.runs.opening import check_label
 from redrive.engine.runs.runs import RunReport, Runs
@@ -48,7 +50,7 @@ def pause(store: Store, run: int, by: Actor) -> RunReport:
     known, now = Runs(store).report(run), CURRENT.get().clock.wall()
     stop = Step("stop_run", ("paused", f"paused by {storable(by.name)}", now, run), rows=1)
     log = _log(by, "pause", known, "paused")
-    if known.status != "running" or store.apply(stop, Step("pause_run", (run,)), log) is None:
+    if store.apply(stop, Step("pause_run", (run,)), log) is None:
         raise _not_now(Runs(store).report(run), "paused", "Only a running one can be.")
     return Runs(store).report(run)
 
@@ -58,7 +60,8 @@ def resume(store: Store, run: int, by: Actor) -> RunReport:
     known = Runs(store).report(run)
     if not Runs(store).is_fed(run):
         raise _not_now(known, "resumed like this", "Its source is not read to its end: give its items.")
-    restart = Step("continue_run", (run,), rows=1)
+    options = msgspec.structs.replace(Runs(store).options(run), resumed_with=known.tally)
+    restart = Step("continue_run", (msgspec.json.encode(options), run), rows=1)
     if store.apply(restart, Step("unpause_run", (run,)), _log(by, "resume", known, "running")) is None:
         raise _not_now(Runs(store).report(run), "resumed", "Only a paused one can be.")
     return Runs(store).report(run)

@@ -116,6 +116,7 @@ def test_a_letter_of_a_pruned_run_stays_and_can_be_replayed(
     assert rows(store, "run_id, ordinal, status") == [(None, None, "failed"), (None, None, "failed")]
     assert rd.jobs.counts() == {"failed": 2}
     assert store.query("run", run.id) == []
+    assert rows(store, "run_id", "dead_letters") == [(None,), (None,)]
     assert not has_problems(examine(store, is_deep=True))
 
 

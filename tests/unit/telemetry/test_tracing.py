@@ -88,6 +88,18 @@ def test_every_attempt_and_every_call_in_it_hangs_below_the_submitter(spans: Spa
     assert all(f"{span.context.trace_id:032x}" == trace for span in spans.all() if span.context)
 
 
+def test_the_items_of_a_run_hang_below_the_request_that_opened_it(spans: Spans, path: Path) -> None:
+    with connect(path) as rd:
+        with spans.caller() as trace:
+            rd.runs.open(CHILD, [1, 2])
+        rd.runs.open(CHILD, [3])
+        assert [job for job, _ in traces(rd)] == [1, 2]
+        rd.work([CHILD], until_idle=True)
+
+    found = [f"{span.context.trace_id:032x}" == trace for span in spans.named("child.last") if span.context]
+    assert sorted(found) == [False, True, True]
+
+
 def test_a_span_has_the_facts_of_its_attempt_and_no_message(spans: Spans) -> None:
     with connect(":memory:") as rd:
         rd.submit(Pipeline("shop", [fetch]), 13)

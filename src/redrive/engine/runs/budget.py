@@ -36,6 +36,8 @@ class BudgetTracker:
         self._finished = 0
         self._checked = 0
         self._unknown = 0
+        self._asked = 0
+        """How many of the unknown ones had ended when the store was last asked."""
         self.exceeded: BudgetExceeded | None = None
         """Why the run must stop; None while it may continue."""
         self.due = asyncio.Event()
@@ -76,6 +78,10 @@ class BudgetTracker:
         if self.exceeded is not None or self._unknown >= self._budget.check_every:
             self.due.set()
 
+    def asking(self) -> None:
+        """Note that the store is asked now: what is committed from here on may be missing in its answer."""
+        self._asked = self._unknown
+
     def check(self, tally: Tally, *, is_last: bool) -> BudgetExceeded | None:
         """Count what the store knows, and return why the run must stop. The last check, after all items, needs no full interval."""
         if self._budget is None or self.exceeded is not None:
@@ -88,7 +94,7 @@ class BudgetTracker:
         }
         self._others = {state: count - self._own[state] for state, count in since.items()}
         self._finished = sum(since.values()) - since[JobState.SKIPPED]
-        self._unknown = 0
+        self._unknown, self._asked = self._unknown - self._asked, 0
         if not self._is_spent(self._budget) and is_last:
             self.exceeded = self._budget.check(self._tally())
         return self.exceeded

@@ -15,6 +15,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
+import msgspec
+
 from redrive.core.budget import RunStatus, decide_status
 from redrive.engine.clock import Clock
 from redrive.engine.daemon_threads import DaemonThreads
@@ -22,7 +24,15 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import PAYLOAD_MAX
 from redrive.engine.runs.budget import BudgetTracker
 from redrive.engine.runs.items import JobBuilder, first_difference
-from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport, Runs, has_permanent, keep_run
+from redrive.engine.runs.runs import (
+    KEEP_SECONDS,
+    OnProgress,
+    RunOptions,
+    RunReport,
+    Runs,
+    has_permanent,
+    keep_run,
+)
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.service import Options, serve
 from redrive.engine.worker.threads import AskStore
@@ -49,8 +59,6 @@ BATCH_SECONDS: Final = 0.2
 LAST_ITEM_SECONDS: Final = 2.0
 """How long a stopped run waits for the item that its source is computing."""
 LOOK_SECONDS: Final = 0.25
-KEEP_SECONDS: Final = 30.0
-"""How long a driver that no longer looks at its run keeps others from deciding its status."""
 RETRY_SECONDS: Final = 1.0
 WINDOW_PER_PLACE: Final = 8
 WINDOW_MIN: Final = 20 * BATCH
@@ -128,7 +136,6 @@ class Driver:
         self._store = store
         self._book = Runs(store)
         self._run = run
-        self._options = options
         self._clock = clock
         self._window = max(WINDOW_MIN, WINDOW_PER_PLACE * concurrency)
         self._on_progress = on_progress
@@ -143,9 +150,11 @@ class Driver:
         """Whether it was seen running: one that is resumed is paused until its source was compared."""
         self._keep()
         before = self._book.report(run)
-        self._is_reopened = before.status == RunStatus.PAUSED or options != self._book.options(run)
-        """Whether the run has to be changed in the store before it continues."""
         # A run that is resumed after its budget was exceeded starts with a fresh budget.
+        self._options = msgspec.structs.replace(options, resumed_with=before.tally)
+        known = msgspec.structs.replace(self._book.options(run), resumed_with=before.tally)
+        self._is_reopened = before.status == RunStatus.PAUSED or self._options != known
+        """Whether the run has to be changed in the store before it continues."""
         self.budget = BudgetTracker(options.budget, before.tally)
         self._reported = asyncio.Event()
         self._is_full = False
@@ -157,8 +166,9 @@ class Driver:
         submitting = asyncio.ensure_future(self._submit_items(source))
         try:
             while True:
-                report = await self._report()
+                # In this order: a report from before the run was resumed must not decide about one that is fed since.
                 is_fed = submitting.done()
+                report = await self._report()
                 if is_fed:
                     submitting.result()
                 was_due = self.budget.leased_max() == 0
@@ -188,7 +198,6 @@ class Driver:
         if self._is_closed or isinstance(error, RunError):
             return
         reason = f"it was interrupted by {type(error).__name__}{_place_of(error)}"
-        self._book.pause_items(self._run)
         self._book.end(self._run, RunStatus.PAUSED, reason, self._clock.wall())
         error.add_note(
             f"run {self._run} is paused: rd.run(..., resume={self._run}) continues it,"
@@ -212,6 +221,7 @@ class Driver:
         self.budget.due.clear()
 
     async def _report(self) -> RunReport:
+        self.budget.asking()
         report = await self._ask(lambda: self._book.report(self._run))
         self._is_running = self._is_running or report.status == RunStatus.RUNNING
         if self._clock.wall() > self._kept_until - KEEP_SECONDS / 2:
@@ -234,8 +244,7 @@ class Driver:
         is_hopeless = is_over and await self._ask(lambda: has_permanent(self._store, self._run))
         ending = self._ending(report, is_over=is_over, is_hopeless=is_hopeless)
         if ending is not None:
-            stops = {RunStatus.ABORTED: self._abort, RunStatus.PAUSED: self._pause}
-            return functools.partial(stops.get(ending[0], self._end), *ending)
+            return functools.partial(self._abort if ending[0] is RunStatus.ABORTED else self._end, *ending)
         if not (is_fed or self._is_full) or await worker.held_for() < max(self._options.hold_max, 1e-9):
             return None
         sentence = f"all remaining items have been held for {self._options.hold_max:g} s"
@@ -257,7 +266,8 @@ class Driver:
     def end_if_over(self) -> None:
         """End a run whose last items ended while its worker was being stopped, and report it."""
         report = self._book.report(self._run)
-        if report.status == RunStatus.RUNNING and not report.open and self._book.is_fed(self._run):
+        is_live = report.status == RunStatus.RUNNING or self._book.is_failing(report)
+        if is_live and not report.open and self._book.is_fed(self._run):
             is_hopeless = has_permanent(self._store, self._run)
             ending = self._ending(report, is_over=True, is_hopeless=is_hopeless)
             if ending is not None:
@@ -284,10 +294,6 @@ class Driver:
         """Pause what was submitted after somebody paused the run."""
         await self._ask(lambda: self._book.pause_items(self._run))
         self._is_closed = True
-
-    async def _pause(self, status: RunStatus, sentence: str | None) -> None:
-        await self._ask(lambda: self._book.pause_items(self._run))
-        await self._end(status, sentence)
 
     async def _end(self, status: RunStatus, reason: str | None) -> None:
         await self._ask(lambda: self._book.end(self._run, status, reason, self._clock.wall()))

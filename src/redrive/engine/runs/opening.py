@@ -88,10 +88,12 @@ def open_run(
         )
     items = json_list([(job.payload.decode(), job.key, job.owner, job.priority) for job in jobs])
     now, encoded = CURRENT.get().clock.wall(), msgspec.json.encode(options)
+    trace = jobs[0].trace if jobs else None
     made = store.apply(
         Step("open_run", (pipeline.name, encoded, now, len(jobs), name.key, name.label, name.owner), rows=1),
         Step("open_items", (lane, now, items, INLINE_MAX), rows=len(jobs)),
         Step("open_values", (items, INLINE_MAX)),
+        *([] if trace is None else [Step("open_traces", (trace,))]),
     )
     if made is not None:
         return Runs(store).report(cast("int", made[0][0][0]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -79,6 +79,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`module:pipeline`, if the command line started the run."""
     source: str | None = None
     """The file with the items, if the command line started the run."""
+    resumed_with: Tally | None = None
+    """What had ended when it was last resumed: from there its budget counts afresh."""
 
 
 class Runs:
@@ -155,16 +157,21 @@ class Runs:
                 problem=f"it belongs to the pipeline {report.pipeline}, not to {pipeline}",
                 fix="Resume it with its own pipeline.",
             )
-        if report.status not in {RunStatus.RUNNING, RunStatus.PAUSED}:
-            raise RunError(run=run, problem=f"it has ended as {report.status}", fix="Start a new run.")
+        if report.status not in {RunStatus.RUNNING, RunStatus.PAUSED} and not self.is_failing(report):
+            raise _ended(report)
         return report
 
+    def is_failing(self, report: RunReport) -> bool:
+        """Return whether a run has failed by its rule before all of its items have ended."""
+        return report.status == RunStatus.FAILED and self._row(report.id)[7] is None
+
     def end(self, run: RunId, status: RunStatus, reason: str | None, now: float) -> None:
-        """Record how a run ended, or that it is paused."""
-        self._store.apply(Step("end_run", (status.value, reason, now, run)))
+        """Record how a run ended; or that it is paused, with its items."""
+        end = Step("end_run", (status.value, reason, now, run))
+        self._store.apply(end, *([Step("pause_run", (run,))] if status is RunStatus.PAUSED else []))
 
     def pause_items(self, run: RunId) -> None:
-        """Make the queued items of a run unclaimable until it is resumed."""
+        """Make the queued items of a paused run unclaimable until it is resumed."""
         self._store.apply(Step("pause_run", (run,)))
 
     def cancel_items(self, run: RunId, now: float, limit: int, first: int = 0) -> int:
@@ -178,8 +185,12 @@ class Runs:
         return max((cast("int", row[0]) + 1 for row in gone), default=first)
 
     def mark_source(self, run: RunId, *, is_fed: bool) -> None:
-        """Record whether the source was read to its end; before that, the run does not end."""
-        self._store.apply(Step("end_source" if is_fed else "open_source", (run,)))
+        """Record whether the source was read to its end; before that, the run does not end.
+
+        Raises RunError when it has ended already, and there is nothing to add to.
+        """
+        if self._store.apply(Step("end_source" if is_fed else "open_source", (run,), rows=1)) is None:
+            raise _ended(self.report(run))
 
     def _row(self, run: int) -> Row:
         rows = self._store.query("run", run)
@@ -188,6 +199,13 @@ class Runs:
             raise RunError(run=run, problem="there is no such run", fix=f"The latest runs: {latest}.")
         return rows[0]
 
+
+def _ended(report: RunReport) -> RunError:
+    return RunError(run=report.id, problem=f"it has ended as {report.status}", fix="Start a new run.")
+
+
+KEEP_SECONDS: Final = 30.0
+"""How long whoever no longer looks after a run keeps others from deciding its status."""
 
 OnProgress = Callable[[RunReport], None]
 

@@ -98,7 +98,7 @@ class SharedBreakers:
 
     def forget_idle(self, now: float) -> None:
         """Remove the breakers of keys that nobody has needed for long, from memory and from the store."""
-        for name in [name for name in self._of_keys if self._is_quiet(name, now)]:
+        for name in [name for name in self._of_keys.copy() if self._is_quiet(name, now)]:
             self._of_keys.remove(name)
             for each in (self._breakers, self._states, self._tallies, self._codes, self._starts):
                 del each[name]
@@ -142,10 +142,10 @@ class SharedBreakers:
         """Return in how many seconds the next breaker that is not closed lets a call through; `otherwise` if none will."""
         waits = [
             at - now
-            for name, state in self._states.items()
+            for breaker, state in self._known_states()
             if state.phase is not Phase.CLOSED
-            and (only is None or only.name == name)
-            and (at := step.opens_at(self._breakers[name], state)) is not None
+            and (only is None or only.name == breaker.name)
+            and (at := step.opens_at(breaker, state)) is not None
         ]
         return max(min(waits, default=otherwise), 0.01)
 
@@ -168,7 +168,12 @@ class SharedBreakers:
 
     def is_ramping(self, now: float) -> bool:
         """Return whether some breaker closed a short while ago and limits how many calls start."""
-        return any(step.is_ramping(self._breakers[name], state, now) for name, state in self._states.items())
+        return any(step.is_ramping(breaker, state, now) for breaker, state in self._known_states())
+
+    def _known_states(self) -> list[tuple[Breaker, BreakerState]]:
+        """Return the breakers with their states; copied first, because those of keys come and go on another thread."""
+        states, breakers = self._states.copy(), self._breakers.copy()
+        return [(breakers[name], state) for name, state in states.items() if name in breakers]
 
     def note(self, breaker: Breaker, evidence: Evidence, code: str | None = None) -> None:
         """Remember what one ordinary call found, for the next `flush`; `code` is that of its failure."""

@@ -24,6 +24,10 @@ SELECT jobs.id, 0, CAST(item.value ->> 0 AS BLOB) FROM json_each(?1) AS item
     CROSS JOIN jobs ON run_id = (SELECT max(id) FROM runs) AND ordinal = item.key
 WHERE length(CAST(item.value ->> 0 AS BLOB)) > ?2;
 
+-- name: open_traces
+-- Of all items of that run: ?1 where it was opened.
+INSERT INTO job_traces (job_id, traceparent) SELECT id, ?1 FROM jobs WHERE run_id = (SELECT max(id) FROM runs);
+
 -- name: run_with_key
 SELECT id FROM runs WHERE pipeline = ? AND key = ?;
 
@@ -37,7 +41,8 @@ ORDER BY item.key LIMIT 1;
 UPDATE runs SET is_fed = 1 WHERE id = ?;
 
 -- name: open_source
-UPDATE runs SET is_fed = 0 WHERE id = ?;
+-- Not of a run that has ended meanwhile; a paused one has not.
+UPDATE runs SET is_fed = 0 WHERE id = ? AND (ended_at IS NULL OR status = 'paused');
 
 -- name: keep_run
 -- The process that feeds it decides its status until then.
@@ -48,19 +53,19 @@ UPDATE runs SET driven_until = ? WHERE id = ?;
 UPDATE runs SET status = ?1, reason = ?2, ended_at = ?3 WHERE id = ?4 AND (status NOT IN ('cancelled', 'paused') OR status = ?1);
 
 -- name: live_runs
--- Those whose status may have to be decided, at ?1: all items have ended, or one has failed for good.
-SELECT id, status, options, total, complete, failed, cancelled, skipped, has_permanent FROM (
+-- Those whose status may have to be decided, at ?1: all items have ended, or too many may have failed; or whose items were being
+-- cancelled by somebody who is gone. The last column says that no process drives it.
+SELECT id, status, options, total, complete, failed, cancelled, skipped, driven_until <= ?1 FROM (
     SELECT runs.id, runs.status, options, is_fed, driven_until, items + children AS total,
         (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id) AS ended,
         (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete') AS complete,
         (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed') AS failed,
         (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled') AS cancelled,
-        (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped') AS skipped,
-        EXISTS (SELECT 1 FROM dead_letters INDEXED BY dead_letters_run CROSS JOIN letter_facts ON letter_id = dead_letters.id
-            WHERE run_id = runs.id AND is_retryable = 0) AS has_permanent
+        (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped') AS skipped
     FROM runs INDEXED BY runs_live
     WHERE ended_at IS NULL AND status <> 'paused')
-WHERE (ended >= total AND driven_until <= ?1 AND (is_fed OR status = 'cancelled')) OR (ended < total AND has_permanent AND status = 'running')
+WHERE (ended >= total AND driven_until <= ?1 AND (is_fed OR status IN ('cancelled', 'aborted')))
+    OR (ended < total AND (status = 'running' OR (status = 'aborted' AND driven_until > 0 AND driven_until <= ?1)))
 ORDER BY id;
 
 -- name: has_permanent
@@ -81,19 +86,25 @@ WHERE id = ?4 AND status = ?5 AND ended_at IS NULL AND items + children = ?6
 UPDATE runs SET status = 'running', options = ?, reason = NULL, ended_at = NULL WHERE id = ?;
 
 -- name: stop_run
--- By an operator: ?1 is paused or cancelled.
-UPDATE runs SET status = ?1, reason = ?2, ended_at = ?3 WHERE id = ?4 AND status IN ('running', 'paused') AND status <> ?1;
+-- By an operator, or by its failure budget: ?1 is paused, cancelled or aborted. One that failed before all its items have ended, too.
+UPDATE runs SET status = ?1, reason = ?2, ended_at = ?3
+WHERE id = ?4 AND status <> ?1 AND (status IN ('running', 'paused') OR (status = 'failed' AND ended_at IS NULL));
 
 -- name: continue_run
-UPDATE runs SET status = 'running', reason = NULL, ended_at = NULL WHERE id = ? AND status = 'paused';
+UPDATE runs SET status = 'running', options = ?, reason = NULL, ended_at = NULL WHERE id = ? AND status = 'paused';
 
 -- name: label_run
 UPDATE runs SET label = ? WHERE id = ?;
 
--- name: paused_runs_at_work
--- Paused runs with items in a stage: those are queued again after it, and have to be paused as well.
-SELECT DISTINCT run_id FROM jobs INDEXED BY jobs_leased WHERE status = 'processing' AND run_id IN (
-    SELECT id FROM runs WHERE status = 'paused');
+-- name: paused_at_work
+-- Items of paused runs that are in a stage: they are queued again after it, and have to be paused as well.
+SELECT jobs.id, run_id FROM jobs INDEXED BY jobs_leased CROSS JOIN runs ON runs.id = run_id
+WHERE jobs.status = 'processing' AND runs.status = 'paused';
+
+-- name: pause_jobs
+-- Those of these jobs that are queued again, if their run still is paused: ?1 their ids as JSON.
+UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'queued'
+    AND run_at < 1e12 AND EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id AND runs.status = 'paused');
 
 -- name: join_run
 -- A job of a stage joins the run of its parent, after all items of its source.
@@ -116,7 +127,9 @@ RETURNING ordinal;
 UPDATE jobs INDEXED BY jobs_leased SET cancel_asked = 1 WHERE run_id = ? AND status = 'processing' AND cancel_asked = 0;
 
 -- name: pause_run
-UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = ? AND status = 'queued' AND run_at < 1e12;
+-- Only while it is paused: somebody may have resumed it.
+UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = ?1 AND status = 'queued' AND run_at < 1e12
+    AND EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND runs.status = 'paused');
 
 -- name: unpause_run
 UPDATE jobs SET run_at = run_at - 1e12, waiting = NULL WHERE run_id = ? AND status = 'queued' AND run_at >= 1e12;

@@ -99,6 +99,9 @@ DELETE FROM tallies WHERE run_id = ?;
 -- name: leave_run
 UPDATE jobs SET run_id = NULL, ordinal = NULL WHERE run_id = ?;
 
+-- name: leave_run_letters
+UPDATE dead_letters SET run_id = NULL WHERE run_id = ?;
+
 -- name: put_retention
 INSERT INTO retentions (name, ages, cron, zone, next_at) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET ages = excluded.ages,

@@ -14,7 +14,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, Step, UpcomingWork
+from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Step, UpcomingWork, json_list
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -46,6 +46,79 @@ UNREADABLE: Final = (
 def id_of(one: ClaimedJob) -> int:
     """Return its id, to sort by."""
     return one.id
+
+
+class KeyTests(Scene):
+    """Lanes whose jobs have keys: how many of which one."""
+
+    @staticmethod
+    def _lane(store: Store, *keys: str | None) -> LaneId:
+        """Submit a job for each key, each due a little later than the one before."""
+        lane, _ = lanes_of(store, "fetch", "review")
+        made = store.submit([new(lane, run_at=NOW - 100 + place) for place in range(len(keys))], NOW)
+        store.apply(Step("set_keyed_by", ('["tenant"]', lane)))
+        found = [(each.id, key) for each, key in zip(made, keys, strict=True) if key is not None]
+        store.apply(Step("put_keys", (json_list(found), lane, '["tenant"]')))
+        return lane
+
+    def test_of_each_key_so_many_are_claimed_and_of_others_none(self, store: Store) -> None:
+        """The oldest of each key first; a key without jobs is no harm, and neither is a job without a key."""
+        lane = self._lane(store, "a", "a", "a", "b", "b", "c", None)
+        want = ClaimRequest((lane,), 10, keys={lane: {"b": 1, "a": 2, "nobody": 5, "c": 0}})
+
+        agree(sorted(map(id_of, exchange(store, "w1", [], want).claimed)), [1, 2, 4])
+        agree(exchange(store, "w2", [], ClaimRequest((lane,), 10, keys={lane: {}})).claimed, ())
+        rest = ClaimRequest((lane,), 10, keys={lane: {"a": 9, "b": 9, "c": 9}})
+        agree(sorted(map(id_of, exchange(store, "w2", [], rest).claimed)), [3, 5, 6])
+
+    def test_the_first_keys_come_first_within_the_other_limits(self, store: Store) -> None:
+        """Of the whole claim, and of the lane; a lane without keys gets what is left."""
+        lane = self._lane(store, "a", "a", "b", "b")
+        (plain,) = lanes_of(store, pipeline="other")
+        store.submit([new(plain), new(plain)], NOW)
+        keys = {lane: {"b": 2, "a": 2}}
+
+        want = ClaimRequest((lane, plain), 4, {lane: 3}, keys=keys)
+        agree(sorted(map(id_of, exchange(store, "w1", [], want).claimed)), [1, 3, 4, 5])
+        agree(
+            [each.id for each in exchange(store, "w1", [], ClaimRequest((lane,), 0, keys=keys)).claimed], []
+        )
+
+    def test_what_is_not_due_or_in_a_paused_pipeline_is_not_claimed_by_its_key(self, store: Store) -> None:
+        """As without keys."""
+        lane = self._lane(store, "a", "a")
+        (one,) = exchange(store, "w1", [], ClaimRequest((lane,), 1, keys={lane: {"a": 1}})).claimed
+        exchange(store, "w1", [retry(one, at=NOW + 60)])
+        want = ClaimRequest((lane,), 10, keys={lane: {"a": 9}})
+        store.apply(Step("pause_lanes", (NOW, "shop")))
+        agree(exchange(store, "w1", [], want).claimed, ())
+
+        store.apply(Step("resume_lanes", ("shop",)))
+        agree([each.id for each in exchange(store, "w1", [], want).claimed], [2])
+        agree([each.id for each in exchange(store, "w1", [], want, NOW + 60).claimed], [1])
+
+    def test_a_job_that_moves_on_has_no_key_in_its_next_lane(self, store: Store) -> None:
+        """One that is retried keeps it."""
+        lane, after = self._lane(store, "a", "a"), lanes_of(store, "fetch", "review")[1]
+        one, two = exchange(store, "w1", [], ClaimRequest((lane,), 2, keys={lane: {"a": 2}})).claimed
+        moved = settlement(one, status=JobState.QUEUED, lane=after)
+        exchange(store, "w1", [moved, retry(two, at=NOW)])
+
+        agree(store.query("keys_of_jobs", json_list([one.id, two.id])), [(two.id, "a")])
+        agree([each.id for each in claim(store, after)], [one.id])
+
+    def test_keys_are_found_by_lane_in_their_order_with_whether_one_is_due(self, store: Store) -> None:
+        """From a key on, so many of them."""
+        lane = self._lane(store, "a", "b", "c", "d", None)
+        agree(
+            [(key, bool(is_due)) for key, is_due in store.query("keys_of_lane", lane, "a", NOW - 98, 2)],
+            [("b", True), ("c", True)],
+        )
+        agree(
+            [(key, bool(is_due)) for key, is_due in store.query("keys_of_lane", lane, "c", NOW - 98, 9)],
+            [("d", False)],
+        )
+        agree([row[0] for row in store.query("jobs_without_key", lane, 10)], [5])
 
 
 class OrderTests(Scene):
@@ -140,7 +213,7 @@ class OrderTests(Scene):
         agree(store.upcoming([fetch, review]).paused, frozenset({fetch, review}))
 
 
-class ClaimTests(OrderTests):
+class ClaimTests(KeyTests, OrderTests):
     """Handing out jobs."""
 
     def test_a_job_is_handed_out_once_with_its_dispatch_counted(self, store: Store) -> None:

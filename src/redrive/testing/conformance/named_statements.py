@@ -58,7 +58,7 @@ QUERIES: dict[str, tuple[object, ...]] = {
     "run": (1,),
     "run_payloads": (1, 0, 10),
     "live_runs": (NOW,),
-    "paused_runs_at_work": (),
+    "paused_at_work": (),
     "run_results": (1, 0, 10),
     "run_with_key": ("shop", "a"),
     "runs": (10,),
@@ -143,6 +143,7 @@ class StatementTests(Scene):
         (lane,) = lanes_of(store)
         run = new_run(store)
         store.submit([new(lane, b"1", run=run, ordinal=0), new(lane, b"2")], NOW)
+        store.apply(Step("stop_run", ("paused", "why", NOW, run), rows=1))
         for _ in range(2):
             store.apply(Step("pause_run", (run,)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from redrive.store.protocol import Store
-from redrive.store.records import JobId, Step
+from redrive.store.records import JobId, Step, json_list
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -21,6 +21,7 @@ from redrive.testing.conformance.build import (
     facts,
     holds,
     lanes_of,
+    retry,
     settlement,
     statuses,
     taken,
@@ -96,8 +97,8 @@ class RunTests(Scene):
         one, _ = claim(store, lane)
         exchange(store, "w1", [burial(one)])
 
-        ((run, status, *_, has_permanent),) = store.query("live_runs", NOW)
-        agree((run, status, has_permanent), (1, "running", 1))
+        ((run, status, *_, is_free),) = store.query("live_runs", NOW)
+        agree((run, status, is_free), (1, "running", 1))
         agree(store.query("has_permanent", 1), [(1,)])
 
     def test_an_item_that_runs_again_makes_its_run_live(self, store: Store) -> None:
@@ -111,6 +112,57 @@ class RunTests(Scene):
         holds(released(store, 1))
         agree(store.query("has_live_runs"), [(1,)])
         agree(store.query("live_runs", NOW), [])
+
+    def test_one_that_failed_before_its_end_can_be_stopped_and_one_that_ended_cannot(
+        self, store: Store
+    ) -> None:
+        """And no items are added to one that ended."""
+        opened(store)
+        store.apply(Step("decide_run", ("failed", None, None, 1, "running", 2, 0, 0), rows=1))
+        for status, ended_at in (("paused", NOW), ("cancelled", None)):
+            holds(store.apply(Step("stop_run", (status, "why", ended_at, 1), rows=1)) is not None)
+            holds(store.apply(Step("open_source", (1,), rows=1)) is not None)
+
+        store.apply(Step("end_run", ("cancelled", None, NOW, 1), rows=1))
+        holds(store.apply(Step("stop_run", ("paused", "why", NOW, 1), rows=1)) is None)
+        holds(store.apply(Step("open_source", (1,), rows=1)) is None)
+
+    def test_an_abort_is_continued_when_nobody_keeps_it_any_more(self, store: Store) -> None:
+        """And left alone when its items were all cancelled, and one runs again."""
+        opened(store)
+        store.apply(Step("stop_run", ("aborted", "why", None, 1), rows=1), Step("keep_run", (NOW + 5, 1)))
+        agree(store.query("live_runs", NOW), [])
+        agree([row[:2] for row in store.query("live_runs", NOW + 5)], [(1, "aborted")])
+
+        store.apply(Step("keep_run", (0.0, 1)))
+        agree(store.query("live_runs", NOW + 5), [])
+
+    def test_items_are_paused_only_while_their_run_is(self, store: Store) -> None:
+        """Those that were in a stage one by one, and all of them at once."""
+        opened(store)
+        (lane,) = lanes_of(store)
+        one, two = claim(store, lane)
+        store.apply(Step("stop_run", ("paused", "why", NOW, 1), rows=1))
+        agree(sorted(store.query("paused_at_work")), sorted([(one.id, 1), (two.id, 1)]))
+        exchange(store, "w1", [retry(one, at=NOW), retry(two, at=NOW)])
+        store.apply(Step("pause_jobs", (json_list([one.id]),)))
+        agree([each.id for each in claim(store, lane)], [two.id])
+
+        store.apply(Step("continue_run", (b"{}", 1), rows=1), Step("unpause_run", (1,)))
+        store.apply(Step("pause_jobs", (json_list([one.id]),)), Step("pause_run", (1,)))
+        agree([each.id for each in claim(store, lane)], [one.id])
+
+    def test_the_items_of_a_run_have_the_trace_of_who_opened_it(self, store: Store) -> None:
+        """Of that run alone."""
+        taken(store)
+        (lane,) = lanes_of(store)
+        store.apply(
+            Step("open_run", ("shop", b"{}", NOW, 2, None, None, None), rows=1),
+            Step("open_items", (lane, NOW, ITEMS, 4), rows=2),
+            Step("open_traces", ("00-1-2-01",)),
+        )
+
+        agree(sorted(store.query("traces", json_list([1, 2, 3]))), [(2, "00-1-2-01"), (3, "00-1-2-01")])
 
     def test_a_child_joins_the_run_of_its_parent_by_choice(self, store: Store) -> None:
         """After all items; a child of a job without a run has none."""
@@ -139,7 +191,7 @@ class RunTests(Scene):
             (statuses(store, "recount"), claim(store, other)),
             ({"complete": 1, "processing": 1, "queued": 1}, ()),
         )
-        store.apply(Step("continue_run", (1,), rows=1), Step("unpause_run", (1,)))
+        store.apply(Step("continue_run", (b"{}", 1), rows=1), Step("unpause_run", (1,)))
         (waited,) = claim(store, other)
 
         store.apply(Step("stop_run", ("cancelled", "why", None, 1), rows=1))

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from redrive import Batch, Breaker, ConfigurationError, Limit, Pipeline, Redrive, guard, stage
+from redrive.core import breaker_state
 from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase, opened
 from redrive.engine.delivery.recipients import record_listeners
@@ -168,6 +169,33 @@ def test_one_that_is_forgotten_while_a_call_is_under_way_counts_as_closed_and_is
     shared.forget_idle(now)
     shared.change(own, lambda _: opened(now))
     assert shared.opens_in(now, 1e6) == 60
+
+
+def test_breakers_of_keys_may_come_and_go_while_another_thread_looks_at_them(
+    store: SqliteStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = Breaker("origin", consecutive=1, open_for=60, key=lambda job: job.owner)
+    breakers = SharedBreakers(store, [origin])
+    one, plain = breakers.of_key(origin, "one"), breaker_state.opens_at
+    breakers.note(one, Evidence.DOWN)
+    breakers.flush(clock.wall())
+
+    def another_comes(breaker: Breaker, state: BreakerState) -> float | None:
+        breakers.of_key(origin, "two")
+        return plain(breaker, state)
+
+    def this_one_goes(breaker: Breaker, state: BreakerState, now: float) -> bool:
+        breakers._breakers.pop(one.name, None)
+        breakers.of_key(origin, f"{breaker.name} {now}")
+        return False
+
+    monkeypatch.setattr(breaker_state, "opens_at", another_comes)
+    monkeypatch.setattr(breaker_state, "is_ramping", this_one_goes)
+
+    assert breakers.opens_in(clock.wall(), 1.0) == pytest.approx(60.0)
+    assert not breakers.is_ramping(clock.wall())
+    # Its state is still there for a moment: it is no longer known.
+    assert breakers.opens_in(clock.wall(), 1.0) == 1.0
 
 
 def test_a_key_must_be_a_function_and_a_guard_has_none() -> None:

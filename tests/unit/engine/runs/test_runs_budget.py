@@ -282,3 +282,17 @@ def test_a_run_whose_last_items_end_while_it_is_interrupted_is_judged(
     (report,) = filed.runs.latest()
     assert (report.status, report.open) == (status, 0)
     assert seen[-1] == report
+
+
+def test_what_is_committed_while_the_store_is_asked_is_not_forgotten() -> None:
+    tracker = spending(FailureBudget(check_every=2), jobs=0)
+
+    tracker.asking()
+    commit(tracker, JobState.COMPLETE, JobState.COMPLETE)
+    # The answer is from before.
+    tracker.check(Tally(total=10), is_last=False)
+
+    assert tracker.leased_max() == 0
+    tracker.asking()
+    tracker.check(Tally(total=10, succeeded=2), is_last=False)
+    assert tracker.leased_max() == 2

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -162,3 +163,20 @@ def test_an_item_that_cannot_be_stored_is_named_and_those_before_it_are_in(filed
     assert refused.value.index == 2
     assert f"resume run {report.id}" in refused.value.hint
     assert filed.run(SHOP, [0, 1, None, 3], resume=report.id).succeeded == 4
+
+
+def test_a_report_from_before_a_resume_does_not_pause_the_run_again(
+    filed: Redrive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, plain, late = paused(filed), driver.Driver._report, [True]
+
+    async def late_report(self: driver.Driver) -> RunReport:
+        report = await plain(self)
+        while late and self._is_reopened:
+            await asyncio.sleep(0)
+        late.clear()
+        return report
+
+    monkeypatch.setattr(driver.Driver, "_report", late_report)
+
+    assert filed.run(SHOP, None, resume=before.id).status == "partial_success"
