@@ -21,7 +21,7 @@ from redrive.core.arguments import number
 from redrive.core.breaker_state import Phase
 from redrive.core.failure import Category, Failure
 from redrive.core.limit import Limit
-from redrive.core.limit_state import Share
+from redrive.core.limit_state import TURN_SECONDS, Share
 from redrive.engine.limits.keys import JobKeys, breaker_part
 from redrive.engine.limits.meter import LOOK_SECONDS, Change, Meter
 from redrive.engine.pipeline.lanes import Lane
@@ -47,6 +47,10 @@ class LeasedJobs(Protocol):
     """The jobs that a worker has; its slots."""
 
     in_use: dict[LaneId, int]
+
+    def calls_in_use(self, lane: LaneId) -> int:
+        """Return how many calls of a batch lane run or wait, and how many more its waiting jobs make."""
+        ...
 
     def jobs(self) -> list[ClaimedJob]:
         """Return the jobs that run or wait for a slot."""
@@ -95,6 +99,7 @@ class SharedLimits:
         self._passed: dict[LaneId, float] = {}
         """From when keys of a lane may start that were passed over since one was served."""
         self._turn = 0
+        self._given_back_at = -math.inf
         self._kept_up_at = -math.inf
 
     def ended(self, dispatch: Dispatch, failure: Failure | None = None) -> None:
@@ -110,9 +115,15 @@ class SharedLimits:
             if key is None or not limit.is_metered:
                 continue
             if limit.name in usage:
-                self._corrections.append((limit, key, usage[limit.name] - (costs or {}).get(limit.name, 1.0)))
+                self._corrections.append((limit, key, usage[limit.name] - self._paid(dispatch, limit, costs)))
             if failure is not None and failure.signal is None:
                 self._note_refusal(limit, key, dispatch, failure)
+
+    def _paid(self, dispatch: Dispatch, limit: Limit, costs: Mapping[str, float] | None) -> float:
+        """Return what has been counted for a job; of a call that counts as one, its share."""
+        if limit.cost is not None:
+            return (costs or {}).get(limit.name, 1.0)
+        return 1.0 / dispatch.shared_by if self._items[dispatch.lane.id] > 1 else 1.0
 
     def called(self, lane: Lane, items: int, *, is_again: bool) -> None:
         """Note a call of a batch that counts calls: its jobs have paid their share of a full one, and nothing for a call again."""
@@ -126,8 +137,19 @@ class SharedLimits:
         """Return why a job cannot be run: the function for its cost or its key failed. On the loop."""
         return self._errors.get(job) or self.keys.error_of(job)
 
-    def flush(self, now: float) -> None:
-        """Write what the dependencies asked for, and count what runs used beyond what they had reserved."""
+    def unstarted(self, jobs: Iterable[ClaimedJob]) -> None:
+        """Note that jobs were counted, and are released without a call. On the loop."""
+        for job in jobs:
+            lane, costs = self._lanes[job.lane], self._costs.pop(job.id, None) or {}
+            self._errors.pop(job.id, None)
+            for limit in lane.stage.limits:
+                key = self._key_of(job, limit)
+                if key is not None and limit.is_metered:
+                    cost = costs.get(limit.name, 1.0 / self._items[lane.id])
+                    self._corrections.append((limit, key, -cost))
+
+    def flush(self, leased: LeasedJobs, now: float) -> None:
+        """Write what the dependencies asked for, count what runs used beyond what they reserved, and return what is not used."""
         while self._reports:
             limit, key, change = self._reports[0]
             meter = self._meter(limit, key)
@@ -135,10 +157,13 @@ class SharedLimits:
             meter.change(change, now)
             meter.read()
             self._reports.popleft()
+        self._correct()
+        self._keep_up(leased, now)
+
+    def _correct(self) -> None:
         while self._corrections:
             limit, key, delta = self._corrections.popleft()
             self._meter(limit, key).correct(delta)
-        self._keep_up(now)
 
     def limited(
         self, want: ClaimRequest, done: Sequence[Settlement], leased: LeasedJobs, now: float
@@ -146,20 +171,21 @@ class SharedLimits:
         """Return what may be claimed of what is wanted; takes tokens and slots for it."""
         self._opens = {}
         limits = dict(want.limits)
-        used = leased.in_use
         for limit, lanes in self._by_limit.values():
             wanted = [lane for lane in lanes if lane in want.lanes and limits.get(lane, want.limit) > 0]
             if wanted:
                 meter = self._meter(limit, "")
                 due = _Due(self._store, wanted, done, now)
-                calls = sum(-(-used[lane] // self._items[lane]) for lane in lanes)
-                starts = meter.startable(want.limit, calls, now, due.is_any)
+                # What a cost counts are items, also of a batch that counts calls.
+                items = self._items if limit.cost is None else dict.fromkeys(lanes, 1)
+                room = -(-want.limit // min(items[lane] for lane in wanted))
+                starts = meter.startable(room, self._used(lanes, leased), now, due.is_any)
                 self._note_opening(wanted, meter)
-                if starts < want.limit:
+                if starts < room:
                     self._turn += 1
                     served = due.lanes() if starts and len(wanted) > 1 else wanted
                     limits |= dict.fromkeys(set(wanted) - set(served), 0)
-                    divide(served, starts, limits, self._turn)
+                    divide(served, starts, limits, self._turn, items)
         if not self.keys.lanes:
             return msgspec.structs.replace(want, limits=limits)
         self.keys.forget_others(leased.jobs())
@@ -181,8 +207,9 @@ class SharedLimits:
         for lane, count in Counter([job.lane for job in new]).items():
             limits = self._lanes[lane].stage.limits
             if all(limit.key is None and limit.cost is None for limit in limits):
+                calls = count / self._items[lane]
                 for limit in limits:
-                    self._meter(limit, "").spend(count / self._items[lane], calls=count)
+                    self._meter(limit, "").spend(calls, calls=calls)
             else:
                 costly += self._count_in_turn([job for job in new if job.lane == lane], now)
         self._counted.difference_update([job.id for job in costly])
@@ -194,6 +221,7 @@ class SharedLimits:
 
     def release(self, now: float) -> None:
         """Return unspent tokens and all slots: the worker ends, or continues under another name."""
+        self._correct()
         for meter in self._meters.values():
             meter.release(now)
 
@@ -242,7 +270,8 @@ class SharedLimits:
         ):
             return False
         for meter, cost in meters:
-            meter.spend(cost)
+            is_plain = meter.limit.key is None and meter.limit.cost is None
+            meter.spend(cost, calls=cost if is_plain else 1.0)
         if any(limit.cost is not None for limit in lane.stage.limits):
             self._costs[job.id] = costs
         return True
@@ -329,6 +358,12 @@ class SharedLimits:
             return 0, math.inf
         return min(room, 1), now
 
+    def _used(self, lanes: Iterable[LaneId], leased: LeasedJobs) -> int:
+        """Return how many calls of lanes count as running: each job, or each call of a batch that counts calls."""
+        return sum(
+            leased.in_use[lane] if self._items[lane] == 1 else leased.calls_in_use(lane) for lane in lanes
+        )
+
     def _used_keys(self, leased: Iterable[ClaimedJob]) -> Counter[MeterKey]:
         used: Counter[MeterKey] = Counter()
         for job in leased:
@@ -350,10 +385,18 @@ class SharedLimits:
         for lane in lanes:
             self._opens[lane] = max(meter.opens_at, self._opens.get(lane, -math.inf))
 
-    def _keep_up(self, now: float) -> None:
-        """Return what nobody spends, and forget keys that nobody uses."""
+    def _keep_up(self, leased: LeasedJobs, now: float) -> None:
+        """Return what nobody spends or uses, and forget keys that nobody uses."""
         for meter in self._meters.values():
             meter.settle_up(now)
+        if now >= self._given_back_at + TURN_SECONDS:
+            self._given_back_at = now
+            used = self._used_keys(leased.jobs())
+            used.update(
+                {(name, ""): self._used(lanes, leased) for name, (_, lanes) in self._by_limit.items()}
+            )
+            for name, meter in self._meters.items():
+                meter.give_back(used[name], now)
         if len(self._meters) > METERS_MAX:
             self._meters = {key: meter for key, meter in self._meters.items() if not meter.is_idle}
         if self.keys.lanes and now >= self._kept_up_at + UPKEEP_SECONDS:
@@ -387,10 +430,20 @@ class _Due:
         return self._found
 
 
-def divide(lanes: Sequence[LaneId], starts: int, limits: dict[LaneId, int], turn: int) -> None:
-    """Divide starts among lanes, as lower limits; what cannot be divided goes to another lane each turn."""
+def divide(
+    lanes: Sequence[LaneId],
+    starts: int,
+    limits: dict[LaneId, int],
+    turn: int,
+    items: Mapping[LaneId, int] | None = None,
+) -> None:
+    """Divide starts among lanes, as lower limits; what cannot be divided goes to another lane each turn.
+
+    `items` is how many jobs of a lane one start is for; 1 by default.
+    """
     for place, lane in enumerate(lanes):
         share = starts // len(lanes) + ((place + turn) % len(lanes) < starts % len(lanes))
+        share *= 1 if items is None else items[lane]
         limits[lane] = min(share, limits.get(lane, share))
 
 

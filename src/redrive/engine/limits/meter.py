@@ -56,6 +56,8 @@ class Meter:
         self._need = 1.0
         """What the next call costs that had to wait."""
         self._wanted: tuple[int, float] = (0, -math.inf)
+        self._asked_at = -math.inf
+        """When it was last asked for slots."""
 
     @property
     def is_idle(self) -> bool:
@@ -107,7 +109,7 @@ class Meter:
             most = self._tokens(most, now, is_wanted)
         return most
 
-    def spend(self, cost: float, *, calls: int = 1) -> None:
+    def spend(self, cost: float, *, calls: float = 1.0) -> None:
         """Count calls that start, with what they cost together."""
         self._cost += AVERAGING * (cost / calls - self._cost)
         self._need = 1.0
@@ -131,6 +133,16 @@ class Meter:
         block = self._block
         if block is not None and now >= max(self._touched_at, block.ready_at) + KEEP_SECONDS:
             self._return(block, now)
+
+    def give_back(self, used: int, now: float) -> None:
+        """Return the slots that no call uses, and want none, if nobody here has asked for any for a while: others may wait."""
+        mine = self.state.shares.get(self._worker())
+        if mine is None or max(mine.slots, mine.wanted) <= used or now < self._asked_at + TURN_SECONDS:
+            return
+        self._wanted = (used, now)
+        self.read()
+        request = SlotRequest(self._worker(), used, used)
+        self.change(lambda state: step.shared(self.limit, state, now, request, state.shares), now)
 
     def release(self, now: float) -> None:
         """Return everything: the worker ends."""
@@ -187,11 +199,15 @@ class Meter:
         mine = self.state.shares.get(self._worker())
         has = 0 if mine is None else mine.slots
         needed, since = self._wanted
-        asked = used + room if used or is_wanted() else 0
-        if min(asked, most) > needed or now - since >= TURN_SECONDS:
-            # Less is asked for only after a while: the need of a busy worker goes up and down with every commit.
-            self._wanted = needed, _ = (min(asked, most), now)
+        self._asked_at = now
         others = len(self.state.shares) - (mine is not None)
+        is_turn = now - since >= TURN_SECONDS
+        if is_turn or min(used + room, most) > needed:
+            # Where nobody else has a share, a busy worker need not look whether more is to come.
+            asked = min(used + room if (used and not others) or is_wanted() else used, most)
+            if is_turn or asked > needed:
+                # Less is asked for only after a while: the need of a busy worker goes up and down with every commit.
+                self._wanted = needed, _ = (asked, now)
         if has == needed and not (others and needed) and (mine is None) == (needed == 0):
             return has
         live = {str(row[0]) for row in self._store.query("worker_ids")} if others else {self._worker()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide the status of runs, in any worker: at their end, when their budget is spent, or by their rule at the first permanent failure.
+"""Decide the status of runs, in any worker: at their end, when their budget is spent, or by their rule at a permanent failure.
 
 A run that has no more items to come, and is not driven by a process just now, is decided by whichever worker sees it first; the
 store takes a decision only while the run still is as it was when it was decided, so there is one. An item that is replayed makes

@@ -71,6 +71,8 @@ class Dispatch(Struct, eq=False, gc=False):
     """The timer that abandons it. It refers to this dispatch in turn, so it is removed as soon as the run has ended."""
     call: CallValues | None = None
     """The values of all jobs of its call, if there are several."""
+    shared_by: int = 1
+    """How many jobs its function was called for."""
 
     def facts(self) -> AttemptFacts:
         """Return what observers may know of it."""

@@ -122,6 +122,10 @@ class Slots:
         """Return what runs now; may be called from any thread."""
         return list(self._running.values())
 
+    def calls_in_use(self, lane: LaneId) -> int:
+        """Return how many calls of a batch lane run or wait, and how many more its waiting jobs make."""
+        return self.batches.calls(lane)
+
     def room(self, prefetch: int) -> int:
         """Return how many more jobs can be claimed, `prefetch` of which would have to wait for a slot."""
         taken = len(self._running) - self.batches.shared + len(self._ready) + self._orphans

@@ -11,11 +11,13 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar, cast
 
 import msgspec
 
+from redrive.core.limit_state import TURN_SECONDS
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.limits.limits import SharedLimits
 from redrive.engine.observers import CommitFacts
@@ -172,6 +174,7 @@ class Worker:
         """Work until stopped; or until nothing is queued any more, or all that is has been held for `hold_max` seconds."""
         self._loop = asyncio.get_running_loop()
         await self._register()
+        returning = asyncio.ensure_future(self._return_unused()) if self.limits.is_needed else None
         try:
             while True:
                 self._wake.clear()
@@ -190,6 +193,8 @@ class Worker:
                     continue
                 await self._pause()
         finally:
+            if returning is not None:
+                returning.cancel()
             await self._sign_off(await self.slots.release())
 
     @property
@@ -276,6 +281,7 @@ class Worker:
                 self._report_commit(batch, await self._ask(commit))
             self._known_as = None
             if self.limits.is_needed:
+                self.limits.unstarted(self._unstarted)
                 await self._ask(functools.partial(self.limits.release, now))
             await self._ask(functools.partial(self._store.stop_worker, self._name))
         except StoreUnavailableError as error:
@@ -332,9 +338,18 @@ class Worker:
             self._journal.put_back(batch)
         return answer
 
+    async def _return_unused(self) -> None:
+        """Return, now and then, what its limits gave this worker and it does not use; also while it is full, or stops."""
+        while True:
+            await self._runtime.clock.asleep(TURN_SECONDS)
+            with suppress(StoreUnavailableError):
+                await self._ask(lambda: self.limits.flush(self.slots, self._now()))
+
     async def _release_unstarted(self) -> None:
         """Release what was claimed and will not be started, at once and with its probes: others may have room for it."""
         jobs, self._unstarted = self._unstarted, []
+        if self.limits.is_needed:
+            self.limits.unstarted(jobs)
         await self._ask_until_answered(lambda: self._journal.release(jobs, self._now()))
 
     def _commit(self, batch: list[Settlement], room: int, token: int, most: int) -> Exchange:
@@ -350,7 +365,7 @@ class Worker:
         if batched:
             want = msgspec.structs.replace(want, slots=room, batched=batched)
         if self.limits.is_needed:
-            self.limits.flush(now)
+            self.limits.flush(self.slots, now)
             want = self.limits.limited(want, batch, self.slots, now)
         if not self._observers:
             return self._claim(batch, want, now=now, token=token)

@@ -271,9 +271,10 @@ INSERT INTO limits (name, key, state, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO
 UPDATE limits SET state = ?3, at = ?4 WHERE name = ?1 AND key = ?2 AND state = ?5;
 
 -- name: drop_old_limits
--- Keys that nobody has used for long; not those of which somebody has slots, or that an operator has set.
+-- Keys that nobody has used for long; not those of which a worker has slots that is still there, or that an operator has set.
 DELETE FROM limits WHERE key <> '' AND at < ?1 AND coalesce(CAST(state AS TEXT) ->> '$.paused_until', 0) < ?1
-    AND CAST(state AS TEXT) ->> '$.shares' = '{}' AND NOT CAST(state AS TEXT) ->> '$.is_paused'
+    AND NOT CAST(state AS TEXT) ->> '$.is_paused'
+    AND NOT EXISTS (SELECT 1 FROM json_each(CAST(state AS TEXT), '$.shares') AS share CROSS JOIN workers ON workers.id = share.key)
     AND coalesce(CAST(state AS TEXT) ->> '$.rate', CAST(state AS TEXT) ->> '$.burst', CAST(state AS TEXT) ->> '$.concurrency') IS NULL;
 
 -- name: worker_ids

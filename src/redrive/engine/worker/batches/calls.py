@@ -105,6 +105,7 @@ class Calls:
                 part.append(dispatch)
         if len(part) == 1 and self._steps.can_run_in_process(call):
             part[0].state = IN_PROCESS
+            self._note_call(call, part)
             await self._steps.run_in_process(part[0])
         elif part:
             call.parts.append(part)
@@ -118,8 +119,7 @@ class Calls:
                 # Its leases were given up while it ran.
                 return
             self._start_clock(part)
-            if self._runner.limits is not None:
-                self._runner.limits.called(call.lane, len(part), is_again=call.is_split)
+            self._note_call(call, part)
             if not call.lane.stage.is_async:
                 call.current = part
                 self._steps.forget_task(call)
@@ -232,6 +232,13 @@ class Calls:
             dispatch.state, dispatch.started_at, dispatch.ended_at = RUNNING, now, 0.0
             if timeout is not None:
                 dispatch.context.deadline = datetime.fromtimestamp(now + timeout, UTC)
+
+    def _note_call(self, call: Call, part: list[Dispatch]) -> None:
+        """Count a call for the limits of its stage."""
+        for dispatch in part:
+            dispatch.shared_by = len(part)
+        if self._runner.limits is not None:
+            self._runner.limits.called(call.lane, len(part), is_again=call.is_split)
 
     def _note_end(self, part: list[Dispatch]) -> None:
         now = self._runtime.clock.wall()

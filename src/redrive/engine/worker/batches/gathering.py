@@ -75,6 +75,12 @@ class Gathering:
         """Return the jobs that wait here."""
         return [*self._suspects, *self._jobs]
 
+    @property
+    def calls(self) -> int:
+        """How many calls wait for a slot or run, with those that the waiting jobs will make; may be read from any thread."""
+        # In this order: a job that becomes a call meanwhile counts twice, and not never.
+        return len(self._suspects) - (-len(self._jobs) // self._size) + self._calls
+
     def room(self, slots: int) -> int:
         """Return how many more jobs can be claimed for so many free slots."""
         most = self._lane.stage.concurrency
@@ -93,9 +99,9 @@ class Gathering:
     def form(self) -> None:
         """Hand over every call that is due, as far as the stage's own limit allows; set a timer for the rest."""
         while self._suspects and self._may_call():
-            self._hand_over(self._suspects.popleft())
+            self._hand_over(self._suspects, 1)
         while self._jobs and self._may_call() and (len(self._jobs) >= self._size or self._due_in() <= 0):
-            self._hand_over(*(self._jobs.popleft() for _ in range(min(self._size, len(self._jobs)))))
+            self._hand_over(self._jobs, min(self._size, len(self._jobs)))
             self._since = self._clock.monotonic() if self._wait else self._since
         if not self._jobs:
             self._stop_timer()
@@ -126,9 +132,9 @@ class Gathering:
         most = self._lane.stage.concurrency
         return most is None or self._calls < most
 
-    def _hand_over(self, *jobs: ClaimedJob) -> None:
+    def _hand_over(self, waiting: deque[ClaimedJob], count: int) -> None:
         self._calls += 1
-        self._on_call(Call(self._lane, *jobs))
+        self._on_call(Call(self._lane, *(waiting.popleft() for _ in range(count))))
 
     def _due_in(self) -> float:
         return self._since + self._wait - self._clock.monotonic()

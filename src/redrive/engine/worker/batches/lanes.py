@@ -48,6 +48,10 @@ class BatchLanes:
         """Return the jobs that wait for their call; may be called from any thread."""
         return [job for gathering in self._gatherings.values() for job in gathering.jobs()]
 
+    def calls(self, lane: LaneId) -> int:
+        """Return how many calls of a lane run or wait, and how many more its waiting jobs make."""
+        return self._gatherings[lane].calls
+
     def limits(self, slots: int) -> dict[LaneId, int]:
         """Return how many more jobs of each lane can be claimed for so many free slots."""
         return {lane: gathering.room(slots) for lane, gathering in self._gatherings.items()}
