@@ -17,7 +17,19 @@ from pathlib import Path
 from bench.goals import verdicts
 from bench.measure import Figure, show
 
-CASES = ("call", "classify", "redact", "drain", "pickup", "slow", "size", "letters", "batches", "telemetry")
+CASES = (
+    "call",
+    "classify",
+    "redact",
+    "drain",
+    "pickup",
+    "slow",
+    "size",
+    "letters",
+    "batches",
+    "limits",
+    "telemetry",
+)
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -33,6 +33,8 @@ GOALS: tuple[Goal, ...] = (
     Goal("submit", "redrive, submit_many", ("bare",), 100 / 355),
     Goal("slow stages", "redrive, async", ("bare",), 0.8),
     Goal("a file that holds many jobs", "1,000,000 jobs", ("10,000 jobs",), 1 / 1.3),
+    Goal("a limit that never bites, processor time", "a rate", ("without",), 1 / 1.1),
+    Goal("a limit that never bites, processor time", "a rate and calls at once", ("without",), 1 / 1.1),
     Goal("memory of a run", "over 1,000,000 items", ("over 200,000 items",), 1 / 1.1),
 )
 
