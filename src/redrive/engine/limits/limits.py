@@ -43,13 +43,23 @@ MeterKey = tuple[str, str]
 """Name and key of a limit; the key is empty for a limit without keys."""
 
 
+class GatheredCalls(Protocol):
+    """The calls of a batch lane."""
+
+    @property
+    def calls(self) -> int:
+        """How many run or wait, with those that the waiting jobs will make."""
+        ...
+
+
 class LeasedJobs(Protocol):
     """The jobs that a worker has; its slots."""
 
     in_use: dict[LaneId, int]
 
-    def calls_in_use(self, lane: LaneId) -> int:
-        """Return how many calls of a batch lane run or wait, and how many more its waiting jobs make."""
+    @property
+    def gatherings(self) -> Mapping[LaneId, GatheredCalls]:
+        """The batch lanes."""
         ...
 
     def jobs(self) -> list[ClaimedJob]:
@@ -361,7 +371,7 @@ class SharedLimits:
     def _used(self, lanes: Iterable[LaneId], leased: LeasedJobs) -> int:
         """Return how many calls of lanes count as running: each job, or each call of a batch that counts calls."""
         return sum(
-            leased.in_use[lane] if self._items[lane] == 1 else leased.calls_in_use(lane) for lane in lanes
+            leased.in_use[lane] if self._items[lane] == 1 else leased.gatherings[lane].calls for lane in lanes
         )
 
     def _used_keys(self, leased: Iterable[ClaimedJob]) -> Counter[MeterKey]:

@@ -31,6 +31,7 @@ from redrive.engine.runs.runs import (
     RunReport,
     Runs,
     has_permanent,
+    is_failing,
     keep_run,
 )
 from redrive.engine.runtime import CURRENT
@@ -266,7 +267,7 @@ class Driver:
     def end_if_over(self) -> None:
         """End a run whose last items ended while its worker was being stopped, and report it."""
         report = self._book.report(self._run)
-        is_live = report.status == RunStatus.RUNNING or self._book.is_failing(report)
+        is_live = report.status == RunStatus.RUNNING or is_failing(self._store, report)
         if is_live and not report.open and self._book.is_fed(self._run):
             is_hopeless = has_permanent(self._store, self._run)
             ending = self._ending(report, is_over=True, is_hopeless=is_hopeless)

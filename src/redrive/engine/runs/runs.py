@@ -157,13 +157,9 @@ class Runs:
                 problem=f"it belongs to the pipeline {report.pipeline}, not to {pipeline}",
                 fix="Resume it with its own pipeline.",
             )
-        if report.status not in {RunStatus.RUNNING, RunStatus.PAUSED} and not self.is_failing(report):
+        if report.status not in {RunStatus.RUNNING, RunStatus.PAUSED} and not is_failing(self._store, report):
             raise _ended(report)
         return report
-
-    def is_failing(self, report: RunReport) -> bool:
-        """Return whether a run has failed by its rule before all of its items have ended."""
-        return report.status == RunStatus.FAILED and self._row(report.id)[7] is None
 
     def end(self, run: RunId, status: RunStatus, reason: str | None, now: float) -> None:
         """Record how a run ended; or that it is paused, with its items."""
@@ -213,6 +209,11 @@ OnProgress = Callable[[RunReport], None]
 def keep_run(store: Store, run: RunId, until: float) -> None:
     """Record that this process decides the status of a run until then."""
     store.apply(Step("keep_run", (until, run)))
+
+
+def is_failing(store: Store, report: RunReport) -> bool:
+    """Return whether a run has failed by its rule before all of its items have ended."""
+    return report.status == RunStatus.FAILED and store.query("run", report.id)[0][7] is None
 
 
 def has_permanent(store: Store, run: int) -> bool:

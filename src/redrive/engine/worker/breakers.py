@@ -171,7 +171,7 @@ class SharedBreakers:
         return any(step.is_ramping(breaker, state, now) for breaker, state in self._known_states())
 
     def _known_states(self) -> list[tuple[Breaker, BreakerState]]:
-        """Return the breakers with their states; copied first, because those of keys come and go on another thread."""
+        """Return the breakers with their states; copied first, because another thread adds and removes those of keys."""
         states, breakers = self._states.copy(), self._breakers.copy()
         return [(breakers[name], state) for name, state in states.items() if name in breakers]
 

@@ -95,6 +95,7 @@ class Slots:
         self.in_use = self._in_use = dict.fromkeys(lanes, 0)
         """How many runs of each lane have a slot or wait for one."""
         self.batches = BatchLanes(lanes, runner.runtime.clock, on_call=self._ready.append, on_due=on_room)
+        self.gatherings = self.batches.gatherings
         self._calls = Calls(runner, parts.threads, self._steps(), parts.observers)
         self._is_releasing = False
         self._orphans = 0
@@ -121,10 +122,6 @@ class Slots:
     def dispatches(self) -> list[Dispatch]:
         """Return what runs now; may be called from any thread."""
         return list(self._running.values())
-
-    def calls_in_use(self, lane: LaneId) -> int:
-        """Return how many calls of a batch lane run or wait, and how many more its waiting jobs make."""
-        return self.batches.calls(lane)
 
     def room(self, prefetch: int) -> int:
         """Return how many more jobs can be claimed, `prefetch` of which would have to wait for a slot."""

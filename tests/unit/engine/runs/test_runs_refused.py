@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -12,6 +11,7 @@ import pytest
 from redrive import Fail, FailureBudget, Pipeline, Redrive, RunReport, stage
 from redrive.engine.runs import driver
 from redrive.errors import ConfigurationError, RunError, SerializationError
+from tests.unit.build import until
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -172,8 +172,7 @@ def test_a_report_from_before_a_resume_does_not_pause_the_run_again(
 
     async def late_report(self: driver.Driver) -> RunReport:
         report = await plain(self)
-        while late and self._is_reopened:
-            await asyncio.sleep(0)
+        await until(lambda: not (late and self._is_reopened))
         late.clear()
         return report
 

@@ -28,12 +28,12 @@ class BatchLanes:
         on_call: Callable[[Call], None],
         on_due: Callable[[], None],
     ) -> None:
-        self._gatherings = {
+        self.gatherings = {
             lane.id: Gathering(lane, lane.stage.batch, clock, on_call=on_call, on_due=on_due)
             for lane in lanes.values()
             if lane.stage.batch is not None
         }
-        self.ids = frozenset(self._gatherings)
+        self.ids = frozenset(self.gatherings)
         self.call_of: dict[JobId, Call] = {}
         """The calls that run, by each of their jobs."""
         self.shared = 0
@@ -42,37 +42,33 @@ class BatchLanes:
     @property
     def waiting(self) -> int:
         """How many jobs wait for their call."""
-        return sum(each.waiting for each in self._gatherings.values())
+        return sum(each.waiting for each in self.gatherings.values())
 
     def jobs(self) -> list[ClaimedJob]:
         """Return the jobs that wait for their call; may be called from any thread."""
-        return [job for gathering in self._gatherings.values() for job in gathering.jobs()]
-
-    def calls(self, lane: LaneId) -> int:
-        """Return how many calls of a lane run or wait, and how many more its waiting jobs make."""
-        return self._gatherings[lane].calls
+        return [job for gathering in self.gatherings.values() for job in gathering.jobs()]
 
     def limits(self, slots: int) -> dict[LaneId, int]:
         """Return how many more jobs of each lane can be claimed for so many free slots."""
-        return {lane: gathering.room(slots) for lane, gathering in self._gatherings.items()}
+        return {lane: gathering.room(slots) for lane, gathering in self.gatherings.items()}
 
     def add(self, job: ClaimedJob) -> None:
         """Take a claimed job; `form` puts it into a call."""
-        self._gatherings[job.lane].add(job)
+        self.gatherings[job.lane].add(job)
 
     def form(self) -> None:
         """Hand over every call that is due."""
-        for gathering in self._gatherings.values():
+        for gathering in self.gatherings.values():
             gathering.form()
 
     def cancel(self, asked: Collection[JobId]) -> None:
         """Mark the waiting jobs that somebody asked to cancel."""
-        for gathering in self._gatherings.values():
+        for gathering in self.gatherings.values():
             gathering.cancel(asked)
 
     def drop(self) -> list[ClaimedJob]:
         """Forget the jobs that wait for their call, and return them."""
-        return [job for gathering in self._gatherings.values() for job in gathering.drop()]
+        return [job for gathering in self.gatherings.values() for job in gathering.drop()]
 
     def begin(self, call: Call, runner: Runner, running: dict[JobId, Dispatch]) -> None:
         """Give a slot to a call: each of its jobs has a dispatch among those that run."""
@@ -106,7 +102,7 @@ class BatchLanes:
 
     def ended(self, call: Call) -> None:
         """Note that a call has ended, or will not be made."""
-        self._gatherings[call.lane.id].call_ended()
+        self.gatherings[call.lane.id].call_ended()
 
     def keeps_slot(self, dispatch: Dispatch) -> bool:
         """Return whether what still runs keeps a slot of its own; of the jobs of a call only the first one does."""
