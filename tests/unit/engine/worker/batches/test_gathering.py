@@ -32,7 +32,7 @@ from tests.unit.build import (
 
 
 def gatherings(worker: Worker) -> list[Gathering]:
-    return list(worker.slots.batches._gatherings.values())
+    return list(worker.slots.batches.gatherings.values())
 
 
 def held_at(gate: asyncio.Event, calls: list[list[int]]) -> Callable[[list[int]], Awaitable[list[int]]]:
