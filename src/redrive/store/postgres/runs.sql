@@ -32,6 +32,10 @@ SELECT jobs.id, 0, {payload_of_item} FROM json_array_elements($1::json) WITH ORD
     JOIN jobs ON run_id = {opened_run} AND ordinal = place - 1
 WHERE octet_length({payload_of_item}) > $2::bigint;
 
+-- name: open_traces
+-- Of all items of that run: $1 where it was opened.
+INSERT INTO job_traces (job_id, traceparent) SELECT id, $1::text FROM jobs WHERE run_id = {opened_run};
+
 -- name: run_with_key
 SELECT id FROM runs WHERE pipeline = $1::text AND key = $2::text;
 
@@ -45,7 +49,8 @@ ORDER BY place LIMIT 1;
 UPDATE runs SET is_fed = 1 WHERE id = $1::bigint;
 
 -- name: open_source
-UPDATE runs SET is_fed = 0 WHERE id = $1::bigint;
+-- Not of a run that has ended meanwhile; a paused one has not.
+UPDATE runs SET is_fed = 0 WHERE id = $1::bigint AND (ended_at IS NULL OR status = 'paused');
 
 -- name: keep_run
 -- The process that feeds it decides its status until then.
@@ -56,14 +61,11 @@ UPDATE runs SET driven_until = $1::double precision WHERE id = $2::bigint;
 UPDATE runs SET status = $1::text, reason = $2::text, ended_at = $3::double precision
 WHERE id = $4::bigint AND (status NOT IN ('cancelled', 'paused') OR status = $1::text);
 
--- part: has_permanent_letter
-EXISTS (SELECT 1 FROM dead_letters JOIN letter_facts ON letter_id = dead_letters.id WHERE run_id = runs.id AND is_retryable = 0);
-
 -- name: live_runs
--- Those whose status may have to be decided, at $1: all items have ended, or one has failed for good.
-SELECT id, status, options, total, complete, failed, cancelled, skipped, has_permanent::integer AS has_permanent FROM (
-    SELECT runs.id, runs.status, options, is_fed, driven_until, items + children AS total, ended, complete, failed, cancelled, skipped,
-        {has_permanent_letter} AS has_permanent
+-- Those whose status may have to be decided, at $1: all items have ended, or too many may have failed; or whose items were being
+-- cancelled by somebody who is gone. The last column says that no process drives it.
+SELECT id, status, options, total, complete, failed, cancelled, skipped, (driven_until <= $1::double precision)::integer AS is_free FROM (
+    SELECT runs.id, runs.status, options, is_fed, driven_until, items + children AS total, ended, complete, failed, cancelled, skipped
     FROM runs CROSS JOIN LATERAL (SELECT coalesce(sum(jobs), 0)::bigint AS ended,
             coalesce(sum(jobs) FILTER (WHERE tallies.status = 'complete'), 0)::bigint AS complete,
             coalesce(sum(jobs) FILTER (WHERE tallies.status = 'failed'), 0)::bigint AS failed,
@@ -71,8 +73,8 @@ SELECT id, status, options, total, complete, failed, cancelled, skipped, has_per
             coalesce(sum(jobs) FILTER (WHERE tallies.status = 'skipped'), 0)::bigint AS skipped
         FROM tallies WHERE run_id = runs.id) AS tallied
     WHERE ended_at IS NULL AND status <> 'paused') AS live
-WHERE (ended >= total AND driven_until <= $1::double precision AND (is_fed = 1 OR status = 'cancelled'))
-    OR (ended < total AND has_permanent AND status = 'running')
+WHERE (ended >= total AND driven_until <= $1::double precision AND (is_fed = 1 OR status IN ('cancelled', 'aborted')))
+    OR (ended < total AND (status = 'running' OR (status = 'aborted' AND driven_until > 0 AND driven_until <= $1::double precision)))
 ORDER BY id;
 
 -- name: has_permanent
@@ -93,19 +95,25 @@ WHERE id = $4::bigint AND status = $5::text AND ended_at IS NULL AND items + chi
 UPDATE runs SET status = 'running', options = $1::bytea, reason = NULL, ended_at = NULL WHERE id = $2::bigint;
 
 -- name: stop_run
--- By an operator: $1 is paused or cancelled.
+-- By an operator, or by its failure budget: $1 is paused, cancelled or aborted. One that failed before all its items have ended, too.
 UPDATE runs SET status = $1::text, reason = $2::text, ended_at = $3::double precision
-WHERE id = $4::bigint AND status IN ('running', 'paused') AND status <> $1::text;
+WHERE id = $4::bigint AND status <> $1::text AND (status IN ('running', 'paused') OR (status = 'failed' AND ended_at IS NULL));
 
 -- name: continue_run
-UPDATE runs SET status = 'running', reason = NULL, ended_at = NULL WHERE id = $1::bigint AND status = 'paused';
+UPDATE runs SET status = 'running', options = $1::bytea, reason = NULL, ended_at = NULL WHERE id = $2::bigint AND status = 'paused';
 
 -- name: label_run
 UPDATE runs SET label = $1::text WHERE id = $2::bigint;
 
--- name: paused_runs_at_work
--- Paused runs with items in a stage: those are queued again after it, and have to be paused as well.
-SELECT DISTINCT run_id FROM jobs WHERE status = 'processing' AND run_id IN (SELECT id FROM runs WHERE status = 'paused') ORDER BY run_id;
+-- name: paused_at_work
+-- Items of paused runs that are in a stage: they are queued again after it, and have to be paused as well.
+SELECT jobs.id, run_id FROM jobs JOIN runs ON runs.id = run_id WHERE jobs.status = 'processing' AND runs.status = 'paused' ORDER BY jobs.id;
+
+-- name: pause_jobs
+-- Those of these jobs that are queued again, if their run still is paused: $1 their ids as JSON.
+UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused'
+WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json) AS value) AND status = 'queued' AND run_at < 1e12
+    AND EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id AND runs.status = 'paused');
 
 -- name: join_run
 -- A job of a stage joins the run of its parent, after all items of its source.
@@ -130,7 +138,9 @@ RETURNING ordinal;
 UPDATE jobs SET cancel_asked = 1 WHERE run_id = $1::bigint AND status = 'processing' AND cancel_asked = 0;
 
 -- name: pause_run
-UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = $1::bigint AND status = 'queued' AND run_at < 1e12;
+-- Only while it is paused: somebody may have resumed it. Its row is locked, so that nobody does so meanwhile.
+UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = $1::bigint AND jobs.status = 'queued' AND run_at < 1e12
+    AND EXISTS (SELECT 1 FROM runs WHERE id = $1::bigint AND runs.status = 'paused' FOR SHARE);
 
 -- name: unpause_run
 UPDATE jobs SET run_at = run_at - 1e12, waiting = NULL WHERE run_id = $1::bigint AND status = 'queued' AND run_at >= 1e12;

@@ -109,6 +109,9 @@ DELETE FROM tallies WHERE run_id = $1::bigint;
 -- name: leave_run
 UPDATE jobs SET run_id = NULL, ordinal = NULL WHERE run_id = $1::bigint;
 
+-- name: leave_run_letters
+UPDATE dead_letters SET run_id = NULL WHERE run_id = $1::bigint;
+
 -- name: put_retention
 INSERT INTO retentions (name, ages, cron, zone, next_at) VALUES ($1::text, $2::bytea, $3::text, $4::text, $5::double precision)
 ON CONFLICT (name) DO UPDATE SET ages = excluded.ages, next_at = CASE
