@@ -50,7 +50,7 @@ def test_deliberate_bugs_are_caught(
     bug(monkeypatch)
 
     caught: list[str] = []
-    for seed in range(8):
+    for seed in range(12):
         world = LimitedWorld(seed)
         world.run()
         caught = [breach for breach in limit_breaches(world) if "the service saw" in breach]

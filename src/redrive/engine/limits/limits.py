@@ -21,7 +21,7 @@ from redrive.core.arguments import number
 from redrive.core.breaker_state import Phase
 from redrive.core.failure import Category, Failure
 from redrive.core.limit import Limit
-from redrive.core.limit_state import TURN_SECONDS, Share
+from redrive.core.limit_state import Share
 from redrive.engine.limits.keys import JobKeys, breaker_part
 from redrive.engine.limits.meter import LOOK_SECONDS, Change, Meter
 from redrive.engine.pipeline.lanes import Lane
@@ -109,7 +109,6 @@ class SharedLimits:
         self._passed: dict[LaneId, float] = {}
         """From when keys of a lane may start that were passed over since one was served."""
         self._turn = 0
-        self._given_back_at = -math.inf
         self._kept_up_at = -math.inf
 
     def ended(self, dispatch: Dispatch, failure: Failure | None = None) -> None:
@@ -158,8 +157,8 @@ class SharedLimits:
                     cost = costs.get(limit.name, 1.0 / self._items[lane.id])
                     self._corrections.append((limit, key, -cost))
 
-    def flush(self, leased: LeasedJobs, now: float) -> None:
-        """Write what the dependencies asked for, count what runs used beyond what they reserved, and return what is not used."""
+    def flush(self, now: float) -> None:
+        """Write what the dependencies asked for, and count what runs used beyond what they had reserved."""
         while self._reports:
             limit, key, change = self._reports[0]
             meter = self._meter(limit, key)
@@ -168,7 +167,15 @@ class SharedLimits:
             meter.read()
             self._reports.popleft()
         self._correct()
-        self._keep_up(leased, now)
+        self._keep_up(now)
+
+    def give_back(self, leased: LeasedJobs, now: float) -> None:
+        """Return what nobody uses: others may wait for it. Not while a claim is under way, whose jobs are not known yet."""
+        self.flush(now)
+        used = self._used_keys(leased.jobs())
+        used.update({(name, ""): self._used(lanes, leased) for name, (_, lanes) in self._by_limit.items()})
+        for name, meter in self._meters.items():
+            meter.give_back(used[name], now)
 
     def _correct(self) -> None:
         while self._corrections:
@@ -395,18 +402,10 @@ class SharedLimits:
         for lane in lanes:
             self._opens[lane] = max(meter.opens_at, self._opens.get(lane, -math.inf))
 
-    def _keep_up(self, leased: LeasedJobs, now: float) -> None:
-        """Return what nobody spends or uses, and forget keys that nobody uses."""
+    def _keep_up(self, now: float) -> None:
+        """Return what nobody spends, and forget keys that nobody uses."""
         for meter in self._meters.values():
             meter.settle_up(now)
-        if now >= self._given_back_at + TURN_SECONDS:
-            self._given_back_at = now
-            used = self._used_keys(leased.jobs())
-            used.update(
-                {(name, ""): self._used(lanes, leased) for name, (_, lanes) in self._by_limit.items()}
-            )
-            for name, meter in self._meters.items():
-                meter.give_back(used[name], now)
         if len(self._meters) > METERS_MAX:
             self._meters = {key: meter for key, meter in self._meters.items() if not meter.is_idle}
         if self.keys.lanes and now >= self._kept_up_at + UPKEEP_SECONDS:

@@ -70,6 +70,8 @@ class Worker:
     _error: StoreError | None = None
     _is_sated = False
     """Whether the last claim brought all it asked for."""
+    _is_claiming = False
+    """Whether jobs may have been claimed that are not in their slots yet."""
     _stopped_at = 0.0
     """When it was stopped first, by the monotonic clock."""
     _commit_seconds = 0.0
@@ -298,6 +300,7 @@ class Worker:
             return False
         batch, token = self._journal.take()
         commit = functools.partial(self._commit, batch, room, token, most)
+        self._is_claiming = True
         # The store is at work already while the jobs of the last claim are started.
         asked = self._ask_store(commit)
         try:
@@ -315,6 +318,7 @@ class Worker:
         self._journal.add_refused(answer, batch)
         self._is_sated = 0 < room <= len(answer.claimed)
         self.slots.put(answer.claimed)
+        self._is_claiming = False
         if self._stops:
             # It was stopped while this commit was under way.
             self._unstarted += self.slots.drop_waiting()
@@ -342,8 +346,9 @@ class Worker:
         """Return, now and then, what its limits gave this worker and it does not use; also while it is full, or stops."""
         while True:
             await self._runtime.clock.asleep(TURN_SECONDS)
-            with suppress(StoreUnavailableError):
-                await self._ask(lambda: self.limits.flush(self.slots, self._now()))
+            if not self._is_claiming:
+                with suppress(StoreUnavailableError):
+                    await self._ask(lambda: self.limits.give_back(self.slots, self._now()))
 
     async def _release_unstarted(self) -> None:
         """Release what was claimed and will not be started, at once and with its probes: others may have room for it."""
@@ -365,7 +370,7 @@ class Worker:
         if batched:
             want = msgspec.structs.replace(want, slots=room, batched=batched)
         if self.limits.is_needed:
-            self.limits.flush(self.slots, now)
+            self.limits.flush(now)
             want = self.limits.limited(want, batch, self.slots, now)
         if not self._observers:
             return self._claim(batch, want, now=now, token=token)
