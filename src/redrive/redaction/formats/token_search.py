@@ -37,7 +37,7 @@ _UUID: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 
 
 class TokenEntry(NamedTuple):
-    """A row of the table."""
+    """A prefix of the table, with its row."""
 
     provider: str
     prefix: str
@@ -46,11 +46,11 @@ class TokenEntry(NamedTuple):
 
 
 def formats() -> Iterator[TokenEntry]:
-    """Yield the rows of the table of prefixes."""
-    for row in PREFIXES.splitlines():
-        if row and not row.startswith("#"):
-            provider, prefix, body, *checks = row.split()
-            yield TokenEntry(provider, prefix, body, tuple(checks))
+    """Yield every prefix of the table."""
+    for row in PREFIXES.splitlines()[2:]:
+        provider, body, checks, *prefixes = row.split()
+        for prefix in prefixes:
+            yield TokenEntry(provider, prefix, body, () if checks == "-" else tuple(checks.split(",")))
 
 
 def _body_pattern(body: str) -> str:

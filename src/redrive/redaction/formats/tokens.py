@@ -31,360 +31,203 @@ CHECKS: Final = {
 """What else a body must have where the prefix is short. No checksum is required: a token with a typing error is a secret, too."""
 
 PREFIXES: Final = """
-# provider      prefix                  body, and what it must have
-jwt             eyJ                     url{8,}.dotted{0,}                                  apart
-jwt             ZXlK                    base64{40,}                                         apart
-aws-key         AKIA                    upper{16}
-aws-key         ASIA                    upper{16}
-aws-key         ABIA                    upper{16}
-aws-key         ACCA                    upper{16}
-aws-key         AGPA                    upper{16}
-aws-key         AIDA                    upper{16}
-aws-key         AIPA                    upper{16}
-aws-key         ANPA                    upper{16}
-aws-key         ANVA                    upper{16}
-aws-key         APKA                    upper{16}
-aws-key         AROA                    upper{16}
-aws-key         ASCA                    upper{16}
-aws-key         A3T                     upper{17}
-aws-key         ABSK                    base64{30,}
-aws-key         bedrock-api-key-        base64{28,}
-aws-key         amzn.mws.               uuid
-aws-key         amzn1.oa2-cs.v1.        hex{40,}
-aws-session     FwoGZXIvYXdz            base64{40,}
-aws-session     FQoGZXIvYXdz            base64{40,}
-aws-session     IQoJb3JpZ2lu            base64{40,}
-gcp-key         AIza                    url{30,}
-gcp-key         GOCSPX-                 url{20,}
-gcp-key         ya29.                   dotted{20,}
-gcp-key         AQ.Ab8                  url{30,}
-gcp-key         1//0                    url{30,}                                            apart
-digitalocean    doo_v1_                 hex{40,}
-digitalocean    dop_v1_                 hex{40,}
-digitalocean    dor_v1_                 hex{40,}
-alibaba         LTAI                    alnum{12,26}                                        digit
-tencent         AKID                    alnum{32,}                                          mixed
-yandex          AQVN                    url{35,38}                                          digit
-yandex          t1.                     url{1,}.url{80,}                                    digit
-yandex          y0_                     url{50,}                                            digit
-scaleway        SCW                     upper{17}                                           digit
-heroku          HRKU-                   url{30,}
-netlify         nfp_                    alnum{30,}
-netlify         nfc_                    alnum{30,}
-netlify         nfo_                    alnum{30,}
-netlify         nfu_                    alnum{30,}
-netlify         nfb_                    alnum{30,}
-vercel          vcp_                    alnum{24,}
-vercel          vci_                    alnum{24,}
-vercel          vck_                    alnum{24,}
-vercel          vca_                    alnum{24,}
-vercel          vcr_                    alnum{24,}
-vercel          vercel_                 alnum{24}                                           mixed
-vercel          vercel_blob_rw_         alnum{10,}_alnum{20,}
-cloudflare      v1.0-                   hex{24}-hex{100,}
-cloudflare      cfut_                   url{30,}
-cloudflare      cfat_                   url{30,}
-cloudflare      cfk_                    url{30,}
-cloudflare      cfoa_                   url{30,}
-fly             fo1_                    url{40,}
-fly             fm1a_                   base64{30,}
-fly             fm1r_                   base64{30,}
-fly             fm2_                    base64{30,}
-supabase        sbp_                    alnum{36,}
-supabase        sbp_v0_                 alnum{36,}
-supabase        sbp_oauth_              alnum{36,}
-supabase        sb_secret_              url{20,}
-planetscale     pscale_tkn_             padded{20,}
-planetscale     pscale_pw_              padded{20,}
-planetscale     pscale_oauth_           padded{20,}
-neon            napi_                   alnum{50,}
-neon            npg_                    alnum{12,}                                          digit
-render          rnd_                    alnum{28,}                                          digit
-scalingo        tk-us-                  url{40,}
-databricks      dapi                    hex{32,}
-databricks      dose                    hex{32,}
-databricks      dkea                    hex{32,}
-confluent       cflt                    base64{50,}
-clickhouse      4b1d                    alnum{38}                                           mixed
-mongodb         mdb_sa_sk_              url{30,}
-aiven           AVNS_                   url{16,}
-vault           hvs.                    url{20,}
-vault           hvb.                    url{20,}
-vault           hvr.                    url{20,}
-vault           s.                      alnum{24}                                           apart two
-vault           b.                      alnum{24}                                           apart mixed
-vault           r.                      alnum{24}                                           apart mixed
-doppler         dp.pt.                  dotted{30,}
-doppler         dp.st.                  dotted{30,}
-doppler         dp.ct.                  dotted{30,}
-doppler         dp.sa.                  dotted{30,}
-doppler         dp.said.                dotted{30,}
-doppler         dp.scim.                dotted{30,}
-doppler         dp.audit.               dotted{30,}
-infisical       st.                     hex{20,40}.dotted{16,}                                 three
-infisical       st.                     uuid.dotted{16,}
-onepassword     ops_eyJ                 base64{40,}
-onepassword     A3-                     upper{6}-upper{6}-upper{5}-upper{5}-upper{5}-upper{5}
-onepassword     A3-                     upper{6}-upper{11}-upper{5}-upper{5}-upper{5}
-age-key         AGE-SECRET-KEY-1        upper{50,}
-age-key         AGE-SECRET-KEY-PQ-1     upper{50,}
-github          ghp_                    alnum{30,}
-github          gho_                    alnum{30,}
-github          ghu_                    alnum{30,}
-github          ghs_                    alnum{30,}
-github          ghr_                    alnum{30,}
-github          github_pat_             url{30,}
-gitlab          glpat-                  dotted{18,}
-gitlab          gldt-                   dotted{18,}
-gitlab          glrt-                   dotted{18,}
-gitlab          glrtr-                  dotted{18,}
-gitlab          glcbt-                  dotted{18,}
-gitlab          glptt-                  dotted{18,}
-gitlab          glft-                   dotted{18,}
-gitlab          glimt-                  dotted{18,}
-gitlab          glagent-                dotted{18,}
-gitlab          glsoat-                 dotted{18,}
-gitlab          gloas-                  dotted{18,}
-gitlab          glffct-                 dotted{18,}
-gitlab          glwt-                   dotted{18,}
-gitlab          GR1348941               url{20,}
-gitlab          _gitlab_session=        alnum{20,}
-atlassian       ATATT3                  padded{40,}
-atlassian       ATCTT3                  padded{40,}
-atlassian       ATSTT3                  padded{40,}
-atlassian       ATBB                    alnum{24,}
-atlassian       BBDC-                   base64{40,}
-slack           xoxa-                   url{8,}
-slack           xoxb-                   url{8,}
-slack           xoxc-                   url{8,}
-slack           xoxd-                   base64{8,}
-slack           xoxe-                   url{8,}
-slack           xoxo-                   url{8,}
-slack           xoxp-                   url{8,}
-slack           xoxr-                   url{8,}
-slack           xoxs-                   url{8,}
-slack           xoxe.xoxb-              url{20,}
-slack           xoxe.xoxp-              url{20,}
-slack           xapp-                   digit{1}-url{16,}
-slack           xwfp-                   url{20,}
-discord         mfa.                    url{60,}
-stripe          sk_live_                url{10,}
-stripe          sk_test_                url{10,}
-stripe          sk_prod_                url{10,}
-stripe          rk_live_                url{10,}
-stripe          rk_test_                url{10,}
-stripe          rk_prod_                url{10,}
-stripe          pk_live_                url{10,}
-stripe          pk_test_                url{10,}
-stripe          pk_prod_                url{10,}
-stripe          whsec_                  base64{20,}
-square          sq0atp-                 url{20,}
-square          sq0csp-                 url{20,}
-square          sq0idp-                 url{20,}
-square          sq0ats-                 url{20,}
-square          EAAA                    url{22,}                                            digit
-meta            EAA                     url{40,}                                            digit
-meta            IGQ                     url{80,}                                            digit
-razorpay        rzp_live_               alnum{10,}
-razorpay        rzp_test_               alnum{10,}
-shopify         shpat_                  hex{30,}
-shopify         shpca_                  hex{30,}
-shopify         shppa_                  hex{30,}
-shopify         shpss_                  hex{30,}
-shopify         shptka_                 hex{30,}
-shopify         shpua_                  hex{30,}
-shopify         shprt_                  hex{30,}
-plaid           access-sandbox-         uuid
-plaid           access-development-     uuid
-plaid           access-production-      uuid
-plaid           public-sandbox-         uuid
-plaid           public-development-     uuid
-plaid           public-production-      uuid
-plaid           link-sandbox-           uuid
-plaid           link-development-       uuid
-plaid           link-production-        uuid
-braintree       access_token$production$ lower{16}$hex{32}
-braintree       access_token$sandbox$   lower{16}$hex{32}
-adyen           AQE                     base64{40,}                                         apart digit
-easypost        EZAK                    alnum{54}
-easypost        EZTK                    alnum{54}
-flutterwave     FLWSECK-                alnum{12,}
-flutterwave     FLWPUBK-                alnum{12,}
-flutterwave     FLWSECK_TEST-           alnum{12,}
-flutterwave     FLWPUBK_TEST-           alnum{12,}
-checkout        sk_sbox_                alnum{20,}
-paypal          A21AA                   url{60,}
-gocardless      live_                   url{40}                                             three
-gocardless      sandbox_                url{40}                                             three
-mollie          live_                   alnum{30,}                                          three
-mollie          test_                   alnum{30,}                                          three
-lob             live_pub_               hex{28,}
-lob             test_pub_               hex{28,}
-shippo          shippo_live_            hex{40}
-shippo          shippo_test_            hex{40}
-duffel          duffel_live_            padded{40,}
-duffel          duffel_test_            padded{40,}
-paddle          pdl_live_               url{30,}
-paddle          pdl_sdbx_               url{30,}
-paddle          pdl_ntfset_             url{30,}
-sendgrid        SG.                     padded{32,}                                         digit
-mailgun         key-                    hex{32}
-mailgun         pubkey-                 hex{32}
-mailchimp       md-                     url{22}                                             mixed
-resend          re_                     alnum{6,}_alnum{14,}                                mixed
-resend          re_                     alnum{20,}                                          mixed
-brevo           xkeysib-                url{60,}
-brevo           xsmtpsib-               url{60,}
-mailersend      mlsn.                   hex{60,}
-zoho            1000.                   hex{32}.hex{32}
-klaviyo         pk_                     hex{34}
-adafruit        aio_                    alnum{28}
-openai          sk-                     url{16,}                                            digit
-openai          sk-proj-                url{16,}
-openai          sk-svcacct-             url{16,}
-openai          sk-admin-               url{16,}
-anthropic       sk-ant-                 url{16,}
-openrouter      sk-or-v1-               hex{30,}
-cerebras        csk-                    alnum{30,}
-huggingface     hf_                     alnum{30,}
-huggingface     api_org_                alnum{30,}
-groq            gsk_                    alnum{40,}
-replicate       r8_                     alnum{30,}
-perplexity      pplx-                   alnum{32,}
-nvidia          nvapi-                  url{32,}
-xai             xai-                    url{40,}
-fireworks       fw_                     alnum{20,}                                          digit
-together        tgp_v1_                 url{30,}
-tavily          tvly-                   url{24,}
-jina            jina_                   url{40,}
-elevenlabs      sk_                     hex{40,}
-voyage          pa-                     url{43}                                             mixed
-llamaindex      llx-                    alnum{40,}
-runpod          rpa_                    alnum{36,}                                          digit
-firecrawl       fc-                     hex{32}
-etwob           e2b_                    hex{40}
-wandb           wandb_v1_               url{40,}
-langsmith       lsv2_pt_                url{32,}
-langsmith       lsv2_sk_                url{32,}
-langsmith       ls__                    url{32,}
-langfuse        sk-lf-                  uuid
-pinecone        pcsk_                   url{30,}
-notion          secret_                 alnum{40,}                                          digit
-notion          ntn_                    alnum{40,}
-airtable        pat                     alnum{14}.hex{60,}
-linear          lin_api_                alnum{32,}
-linear          lin_oauth_              alnum{32,}
-linear          lin_wh_                 alnum{32,}
-figma           figd_                   url{36,}
-figma           figo_                   url{36,}
-figma           figu_                   url{36,}
-figma           figor_                  url{36,}
-figma           figoh_                  url{36,}
-asana           2/                      digit{10,}/digit{10,}:hex{30,}
-contentful      CFPAT-                  url{40,}
-typeform        tfp_                    url{40,}
-intercom        dG9rO                   base64{50,}                                         apart mixed
-hubspot         pat-na1-                uuid
-hubspot         pat-na2-                uuid
-hubspot         pat-eu1-                uuid
-frameio         fio-u-                  padded{60,}
-dropbox         sl.                     padded{80,}                                         digit
-dropbox         sl.u.                   padded{80,}                                         digit
-readme          rdme_                   alnum{60,}
-calcom          cal_live_               hex{30,}
-harness         pat.                    url{22}.alnum{24}.alnum{20}
-harness         sat.                    url{22}.alnum{24}.alnum{20}
-settlemint      sm_aat_                 alnum{16,}
-settlemint      sm_pat_                 alnum{16,}
-settlemint      sm_sat_                 alnum{16,}
-sentry          sntryu_                 hex{60,}
-sentry          sntrys_                 base64{20,}
-newrelic        NRAK-                   alnum{27,}
-newrelic        NRII-                   url{19,}
-newrelic        NRJS-                   url{19,}
-newrelic        NRAA-                   url{19,}
-newrelic        NRBR-                   url{19,}
-newrelic        NRRA-                   url{19,}
-newrelic        NRSP-                   url{19,}
-newrelic        NRIQ-                   url{19,}
-newrelic        eu01xx                  hex{30,36}NRAL
-grafana         glc_                    base64{32,}                                         digit
-grafana         glsa_                   alnum{32}_hex{8}
-grafana         eyJrIjoi                base64{30,}
-datadog         ddapp_                  alnum{34}
-datadog         pub                     hex{32}                                             apart three
-dynatrace       dt0c01.                 alnum{8,24}.alnum{30,}
-dynatrace       dt0s01.                 alnum{8,24}.alnum{30,}
-dynatrace       dt0s02.                 alnum{8,24}.alnum{30,}
-dynatrace       dt0s16.                 alnum{8,24}.alnum{30,}
-dynatrace       dt0a01.                 alnum{8,24}.alnum{30,}
-honeycomb       hcaik_                  lower{40,}
-honeycomb       hcbik_                  lower{40,}
-honeycomb       hcamk_                  lower{40,}
-posthog         phc_                    alnum{30,}
-posthog         phx_                    alnum{30,}
-posthog         phs_                    alnum{30,}
-posthog         pha_                    alnum{30,}
-launchdarkly    sdk-                    uuid
-launchdarkly    api-                    uuid
-launchdarkly    mob-                    uuid
-rootly          rootly_                 hex{60,}
-statsig         secret-                 alnum{40,}                                          mixed
-pagerduty       u+                      url{18}                                             apart mixed
-twilio          SK                      hex{32}
-twilio          AC                      hex{32}
-mapbox          pk.eyJ                  url{20,}.url{10,}
-mapbox          sk.eyJ                  url{20,}.url{10,}
-mapbox          tk.eyJ                  url{20,}.url{10,}
-mapbox          pk.                     lower{60}.lower{22}
-pulumi          pul-                    hex{40}
-postman         PMAK-                   hex{24}-hex{34}
-postman         PMAT-                   upper{26}
-npm             npm_                    alnum{30,}
-pypi            pypi-AgE                url{40,}
-rubygems        rubygems_               hex{40,}
-nuget           oy2                     lower{43}
-crates          cio                     alnum{32}                                           mixed
-clojars         CLOJARS_                alnum{50,}
-packagist       packagist_              url{40,}
-docker          dckr_pat_               url{20,}
-docker          dckr_oat_               url{20,}
-artifactory     AKCp                    alnum{60,}
-artifactory     cmVmd                   alnum{50,}
-tailscale       tskey-                  url{16,}
-ngrok           2                       alnum{26}_alnum{21,}                                apart mixed
-circleci        CCIPAT_                 url{30,}
-circleci        CCIPRJ_                 url{30,}
-buildkite       bkua_                   hex{36,}
-buildkite       bkct_                   hex{36,}
-buildkite       bkat_                   hex{36,}
-sourcegraph     sgp_                    alnum{16,}_hex{36,}
-sourcegraph     sgp_local_              hex{36,}
-sourcegraph     sgp_                    hex{36,}
-prefect         pnu_                    alnum{36}
-prefect         pna_                    alnum{36}
-sonar           squ_                    url{40}
-sonar           sqp_                    url{40}
-sonar           sqa_                    url{40}
-snyk            snyk_uat.               hex{8}.url{30,}
-snyk            snyk_sat.               hex{8}.url{30,}
-octopus         API-                    upper{25,32}                                        digit
-infracost       ico-                    alnum{32}
-adobe           p8e-                    alnum{32}
-intra           s-s4t2ud-               hex{60,}
-intra           s-s4t2af-               hex{60,}
-definednet      dnkey-                  padded{60,}
-openshift       sha256~                 url{40,}
-authress        sc_                     alnum{5,30}.alnum{4,6}.acc_url{10,32}.base64{30,}
-authress        ext_                    alnum{5,30}.alnum{4,6}.acc_url{10,32}.base64{30,}
-authress        scauth_                 alnum{5,30}.alnum{4,6}.acc_url{10,32}.base64{30,}
-authress        authress_               alnum{5,30}.alnum{4,6}.acc_url{10,32}.base64{30,}
-freemius        sk_                     url{29}                                             mixed
-beamer          b_                      padded{44}                                          apart three
-okta            00                      padded{40}                                          apart mixed
-telnyx          KEY0                    alnum{24,}_url{20,}
-ionic           ion_                    alnum{40,}                                          digit
-localstack      ls-                     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,}      three
+# provider     body                       checks       prefixes
+jwt            url{8,}.dotted{0,}         apart        eyJ
+jwt            base64{40,}                apart        ZXlK
+aws-key        upper{16}                  -            AKIA ASIA ABIA ACCA AGPA AIDA AIPA ANPA ANVA APKA AROA ASCA
+aws-key        upper{17}                  -            A3T
+aws-key        base64{30,}                -            ABSK
+aws-key        base64{28,}                -            bedrock-api-key-
+aws-key        uuid                       -            amzn.mws.
+aws-key        hex{40,}                   -            amzn1.oa2-cs.v1.
+aws-session    base64{40,}                -            FwoGZXIvYXdz FQoGZXIvYXdz IQoJb3JpZ2lu
+gcp-key        url{30,}                   -            AIza AQ.Ab8
+gcp-key        url{20,}                   -            GOCSPX-
+gcp-key        dotted{20,}                -            ya29.
+gcp-key        url{30,}                   apart        1//0
+digitalocean   hex{40,}                   -            doo_v1_ dop_v1_ dor_v1_
+alibaba        alnum{12,26}               digit        LTAI
+tencent        alnum{32,}                 mixed        AKID
+yandex         url{35,38}                 digit        AQVN
+yandex         url{1,}.url{80,}           digit        t1.
+yandex         url{50,}                   digit        y0_
+scaleway       upper{17}                  digit        SCW
+heroku         url{30,}                   -            HRKU-
+netlify        alnum{30,}                 -            nfp_ nfc_ nfo_ nfu_ nfb_
+vercel         alnum{24,}                 -            vcp_ vci_ vck_ vca_ vcr_
+vercel         alnum{24}                  mixed        vercel_
+vercel         alnum{10,}_alnum{20,}      -            vercel_blob_rw_
+cloudflare     hex{24}-hex{100,}          -            v1.0-
+cloudflare     url{30,}                   -            cfut_ cfat_ cfk_ cfoa_
+fly            url{40,}                   -            fo1_
+fly            base64{30,}                -            fm1a_ fm1r_ fm2_
+supabase       alnum{36,}                 -            sbp_ sbp_v0_ sbp_oauth_
+supabase       url{20,}                   -            sb_secret_
+planetscale    padded{20,}                -            pscale_tkn_ pscale_pw_ pscale_oauth_
+neon           alnum{50,}                 -            napi_
+neon           alnum{12,}                 digit        npg_
+render         alnum{28,}                 digit        rnd_
+scalingo       url{40,}                   -            tk-us-
+databricks     hex{32,}                   -            dapi dose dkea
+confluent      base64{50,}                -            cflt
+clickhouse     alnum{38}                  mixed        4b1d
+mongodb        url{30,}                   -            mdb_sa_sk_
+aiven          url{16,}                   -            AVNS_
+vault          url{20,}                   -            hvs. hvb. hvr.
+vault          alnum{24}                  apart,two    s.
+vault          alnum{24}                  apart,mixed  b. r.
+doppler        dotted{30,}                -            dp.pt. dp.st. dp.ct. dp.sa. dp.said. dp.scim. dp.audit.
+infisical      hex{20,40}.dotted{16,}     three        st.
+infisical      uuid.dotted{16,}           -            st.
+onepassword    base64{40,}                -            ops_eyJ
+onepassword    upper{6}-upper{6}-upper{5}-upper{5}-upper{5}-upper{5} -            A3-
+onepassword    upper{6}-upper{11}-upper{5}-upper{5}-upper{5} -            A3-
+age-key        upper{50,}                 -            AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1
+github         alnum{30,}                 -            ghp_ gho_ ghu_ ghs_ ghr_
+github         url{30,}                   -            github_pat_
+gitlab         dotted{18,}                -            glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt-
+gitlab         dotted{18,}                -            glagent- glsoat- gloas- glffct- glwt-
+gitlab         url{20,}                   -            GR1348941
+gitlab         alnum{20,}                 -            _gitlab_session=
+atlassian      padded{40,}                -            ATATT3 ATCTT3 ATSTT3
+atlassian      alnum{24,}                 -            ATBB
+atlassian      base64{40,}                -            BBDC-
+slack          url{8,}                    -            xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs-
+slack          base64{8,}                 -            xoxd-
+slack          url{20,}                   -            xoxe.xoxb- xoxe.xoxp- xwfp-
+slack          digit{1}-url{16,}          -            xapp-
+discord        url{60,}                   -            mfa.
+stripe         url{10,}                   -            sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_
+stripe         url{10,}                   -            pk_live_ pk_test_ pk_prod_
+stripe         base64{20,}                -            whsec_
+square         url{20,}                   -            sq0atp- sq0csp- sq0idp- sq0ats-
+square         url{22,}                   digit        EAAA
+meta           url{40,}                   digit        EAA
+meta           url{80,}                   digit        IGQ
+razorpay       alnum{10,}                 -            rzp_live_ rzp_test_
+shopify        hex{30,}                   -            shpat_ shpca_ shppa_ shpss_ shptka_ shpua_ shprt_
+plaid          uuid                       -            access-sandbox- access-development- access-production-
+plaid          uuid                       -            public-sandbox- public-development- public-production-
+plaid          uuid                       -            link-sandbox- link-development- link-production-
+braintree      lower{16}$hex{32}          -            access_token$production$ access_token$sandbox$
+adyen          base64{40,}                apart,digit  AQE
+easypost       alnum{54}                  -            EZAK EZTK
+flutterwave    alnum{12,}                 -            FLWSECK- FLWPUBK- FLWSECK_TEST- FLWPUBK_TEST-
+checkout       alnum{20,}                 -            sk_sbox_
+paypal         url{60,}                   -            A21AA
+gocardless     url{40}                    three        live_ sandbox_
+mollie         alnum{30,}                 three        live_ test_
+lob            hex{28,}                   -            live_pub_ test_pub_
+shippo         hex{40}                    -            shippo_live_ shippo_test_
+duffel         padded{40,}                -            duffel_live_ duffel_test_
+paddle         url{30,}                   -            pdl_live_ pdl_sdbx_ pdl_ntfset_
+sendgrid       padded{32,}                digit        SG.
+mailgun        hex{32}                    -            key- pubkey-
+mailchimp      url{22}                    mixed        md-
+resend         alnum{6,}_alnum{14,}       mixed        re_
+resend         alnum{20,}                 mixed        re_
+brevo          url{60,}                   -            xkeysib- xsmtpsib-
+mailersend     hex{60,}                   -            mlsn.
+zoho           hex{32}.hex{32}            -            1000.
+klaviyo        hex{34}                    -            pk_
+adafruit       alnum{28}                  -            aio_
+openai         url{16,}                   digit        sk-
+openai         url{16,}                   -            sk-proj- sk-svcacct- sk-admin-
+anthropic      url{16,}                   -            sk-ant-
+openrouter     hex{30,}                   -            sk-or-v1-
+cerebras       alnum{30,}                 -            csk-
+huggingface    alnum{30,}                 -            hf_ api_org_
+groq           alnum{40,}                 -            gsk_
+replicate      alnum{30,}                 -            r8_
+perplexity     alnum{32,}                 -            pplx-
+nvidia         url{32,}                   -            nvapi-
+xai            url{40,}                   -            xai-
+fireworks      alnum{20,}                 digit        fw_
+together       url{30,}                   -            tgp_v1_
+tavily         url{24,}                   -            tvly-
+jina           url{40,}                   -            jina_
+elevenlabs     hex{40,}                   -            sk_
+voyage         url{43}                    mixed        pa-
+llamaindex     alnum{40,}                 -            llx-
+runpod         alnum{36,}                 digit        rpa_
+firecrawl      hex{32}                    -            fc-
+etwob          hex{40}                    -            e2b_
+wandb          url{40,}                   -            wandb_v1_
+langsmith      url{32,}                   -            lsv2_pt_ lsv2_sk_ ls__
+langfuse       uuid                       -            sk-lf-
+pinecone       url{30,}                   -            pcsk_
+notion         alnum{40,}                 digit        secret_
+notion         alnum{40,}                 -            ntn_
+airtable       alnum{14}.hex{60,}         -            pat
+linear         alnum{32,}                 -            lin_api_ lin_oauth_ lin_wh_
+figma          url{36,}                   -            figd_ figo_ figu_ figor_ figoh_
+asana          digit{10,}:hex{30,}        apart        1/
+asana          digit{10,}/digit{10,}:hex{30,} -            2/
+contentful     url{40,}                   -            CFPAT-
+typeform       url{40,}                   -            tfp_
+intercom       base64{50,}                apart,mixed  dG9rO
+hubspot        uuid                       -            pat-na1- pat-na2- pat-eu1-
+frameio        padded{60,}                -            fio-u-
+dropbox        padded{80,}                digit        sl. sl.u.
+readme         alnum{60,}                 -            rdme_
+calcom         hex{30,}                   -            cal_live_
+harness        url{22}.alnum{24}.alnum{20} -            pat. sat.
+settlemint     alnum{16,}                 -            sm_aat_ sm_pat_ sm_sat_
+sentry         hex{60,}                   -            sntryu_
+sentry         base64{20,}                -            sntrys_
+newrelic       alnum{27,}                 -            NRAK-
+newrelic       url{19,}                   -            NRII- NRJS- NRAA- NRBR- NRRA- NRSP- NRIQ-
+newrelic       hex{30,36}NRAL             -            eu01xx
+grafana        base64{32,}                digit        glc_
+grafana        alnum{32}_hex{8}           -            glsa_
+grafana        base64{30,}                -            eyJrIjoi
+datadog        alnum{34}                  -            ddapp_
+datadog        hex{32}                    apart,three  pub
+dynatrace      alnum{8,24}.alnum{30,}     -            dt0c01. dt0s01. dt0s02. dt0s16. dt0a01.
+honeycomb      lower{40,}                 -            hcaik_ hcbik_ hcamk_
+posthog        alnum{30,}                 -            phc_ phx_ phs_ pha_
+launchdarkly   uuid                       -            sdk- api- mob-
+rootly         hex{60,}                   -            rootly_
+statsig        alnum{40,}                 mixed        secret-
+pagerduty      url{18}                    apart,mixed  u+
+twilio         hex{32}                    -            SK AC
+mapbox         url{20,}.url{10,}          -            pk.eyJ sk.eyJ tk.eyJ
+mapbox         lower{60}.lower{22}        -            pk.
+pulumi         hex{40}                    -            pul-
+postman        hex{24}-hex{34}            -            PMAK-
+postman        upper{26}                  -            PMAT-
+npm            alnum{30,}                 -            npm_
+pypi           url{40,}                   -            pypi-AgE
+rubygems       hex{40,}                   -            rubygems_
+nuget          lower{43}                  -            oy2
+crates         alnum{32}                  mixed        cio
+clojars        alnum{50,}                 -            CLOJARS_
+packagist      url{40,}                   -            packagist_
+docker         url{20,}                   -            dckr_pat_ dckr_oat_
+artifactory    alnum{60,}                 -            AKCp
+artifactory    alnum{50,}                 -            cmVmd
+tailscale      url{16,}                   -            tskey-
+ngrok          alnum{26}_alnum{21,}       apart,mixed  2
+circleci       url{30,}                   -            CCIPAT_ CCIPRJ_
+buildkite      hex{36,}                   -            bkua_ bkct_ bkat_
+sourcegraph    alnum{16,}_hex{36,}        -            sgp_
+sourcegraph    hex{36,}                   -            sgp_local_ sgp_
+prefect        alnum{36}                  -            pnu_ pna_
+sonar          url{40}                    -            squ_ sqp_ sqa_
+snyk           hex{8}.url{30,}            -            snyk_uat. snyk_sat.
+octopus        upper{25,32}               digit        API-
+infracost      alnum{32}                  -            ico-
+adobe          alnum{32}                  -            p8e-
+intra          hex{60,}                   -            s-s4t2ud- s-s4t2af-
+definednet     padded{60,}                -            dnkey-
+openshift      url{40,}                   -            sha256~
+authress       alnum{5,30}.alnum{4,6}.acc_url{10,32}.base64{30,} -            sc_ ext_ scauth_ authress_
+freemius       url{29}                    mixed        sk_
+beamer         padded{44}                 apart,three  b_
+okta           padded{40}                 apart,mixed  00
+telnyx         alnum{24,}_url{20,}        -            KEY0
+ionic          alnum{40,}                 digit        ion_
+localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
 """
 
 SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
