@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from redrive.redaction.literals import prefilter
 from redrive.redaction.literals.prefilter import ALL_MAX, LiteralIndex
+from redrive.redaction.literals.prefix_index import SampleIndex
 from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
 
 MANY = {f'Zoë "Zo" Müller/<{number:05}>\nward 🙂 seven': "<payload:*>" for number in range(ALL_MAX + 500)}
@@ -88,23 +89,20 @@ def test_literals_that_begin_alike_are_told_apart_at_one_place(monkeypatch: pyte
     assert len(found) < len({*there, *others})
 
 
-def test_a_short_text_is_not_compared_with_each_of_very_many_literals(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looked: list[str] = []
-    is_made_of = prefilter._is_made_of
+def test_very_many_literals_are_indexed_once_for_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[set[str]] = []
 
-    def counted(grams: set[str], literal: str) -> bool:
-        looked.append(literal)
-        return is_made_of(grams, literal)
+    def counted(forms: set[str]) -> SampleIndex:
+        built.append(forms)
+        return SampleIndex(forms)
 
-    monkeypatch.setattr(prefilter, "_is_made_of", counted)
+    monkeypatch.setattr(prefilter, "SampleIndex", counted)
     many = {f"{number:06} stands alone": "<payload:*>" for number in range(100_000)}
     told = redact_mapping({"seen": ["001234 stands alone", *(f"row {n} is bad" for n in range(200))]}, many)
 
     assert isinstance(told, dict)
     assert told["seen"][0] == "<payload:*>"
-    assert len(looked) < 10
+    assert [len(forms) for forms in built] == [len(many)]
 
 
 @given(st.text(), st.integers(0, 5))

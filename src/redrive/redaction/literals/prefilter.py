@@ -3,7 +3,7 @@
 
 A few literals are simply searched in all their encodings. For very many that takes too long, so the text is decoded instead: as it
 is, and without percent encoding, backslashes, HTML entities and base64. Only literals that occur in one of these decodings are
-then searched. The literals are indexed by their first characters, so that a short text is cheap for any number of them.
+then searched. `prefix_index` finds them, so that a short text is cheap for any number of them.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from __future__ import annotations
 import html
 import re
 from binascii import a2b_base64
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import unquote, unquote_plus
 
 from redrive.redaction.literals.encodings import lines_of
+from redrive.redaction.literals.prefix_index import HEAD, SampleIndex
 
 ALL_MAX: Final = 2_000
 """Up to this many literals, all of them are candidates."""
 
-_HEAD: Final = 8
-_WINDOW: Final = 256
-_FEW: Final = 64
-"""Up to this many candidates are searched one by one."""
+START_MAX: Final = 256
+"""Of longer literals only the start is indexed; those whose start occurs are searched one by one."""
+
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _SIGNS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _LAST_CHARACTER: Final = 0x10FFFF
@@ -36,15 +35,15 @@ _QUANTUM: Final = 4
 class LiteralIndex(dict[str, str]):
     """Literals and their placeholders; must not change after the first search."""
 
-    __slots__ = ("_divided", "_heads", "_lines", "_more", "_short")
+    __slots__ = ("_divided", "_index", "_lines", "_others", "_short")
 
     def __init__(self, literals: Mapping[str, str]) -> None:
         """Take the literals; the index is built at the first search among many."""
         super().__init__(literals)
-        self._heads: dict[str, str] = {}
-        self._more: dict[str, list[str]] = {}
-        """Further literals with the same head. Most heads have one literal, so a list for each would double the memory."""
+        self._index: SampleIndex | None = None
         self._short: list[str] = []
+        self._others: dict[str, list[str]] = {}
+        """Literals that are not indexed as they are: very long ones, and those with other line ends."""
         self._lines: dict[str, str] | None = None
         self._divided: tuple[int, LiteralIndex, dict[str, str]] | None = None
 
@@ -86,48 +85,32 @@ class LiteralIndex(dict[str, str]):
             self._divided = longest, short, long
         return self._divided[1:]
 
-    def _order(self) -> None:
-        for literal in self:
-            head = _joined(literal)[:_HEAD]
-            if len(head) < _HEAD:
-                self._short.append(literal)
-            elif self._heads.setdefault(head, literal) is not literal:
-                self._more.setdefault(head, []).append(literal)
-
     def found_in(self, reading: str) -> Iterator[str]:
         """Yield the literals that occur in a text unencoded."""
-        if not self._heads and not self._short:
-            self._order()
+        index = self._index = self._index or self._ordered()
         yield from (literal for literal in self._short if _joined(literal) in reading)
-        grams = {reading[at : at + _HEAD] for at in range(len(reading) - _HEAD + 1)}
-        candidates = [
-            (literal, joined)
-            for head in self._heads.keys() & grams
-            for literal in (self._heads[head], *self._more.get(head, ()))
-            if _is_made_of(grams, joined := _joined(literal))
-        ]
-        if len(candidates) <= _FEW:
-            yield from (literal for literal, joined in candidates if joined in reading)
-            return
-        # Binary search in sorted windows finds an occurrence, however many literals share a beginning.
-        windows = sorted({reading[at : at + _WINDOW] for at in range(len(reading))})
-        for literal, joined in candidates:
-            start = joined[:_WINDOW]
-            at = bisect_left(windows, start)
-            is_there = at < len(windows) and windows[at].startswith(start)
-            if is_there and (len(joined) <= _WINDOW or joined in reading):
-                yield literal
+        for start in index.forms_in(reading):
+            if start in self:
+                yield start
+            yield from (literal for literal in self._others.get(start, ()) if _joined(literal) in reading)
+
+    def _ordered(self) -> SampleIndex:
+        """Return the index of the literals, by the start of those that are very long."""
+        starts: set[str] = set()
+        for literal in self:
+            start = _joined(literal)[:START_MAX]
+            if len(start) < HEAD:
+                self._short.append(literal)
+                continue
+            starts.add(start)
+            if start != literal:
+                self._others.setdefault(start, []).append(literal)
+        return SampleIndex(starts)
 
 
 def _joined(text: str) -> str:
     """Return a text with normalised line ends, which depend on the writer."""
     return text.replace("\r\n", "\n") if "\r" in text else text
-
-
-def _is_made_of(grams: set[str], literal: str) -> bool:
-    return literal[-_HEAD:] in grams and all(
-        literal[at : at + _HEAD] in grams for at in range(_HEAD, len(literal) - _HEAD + 1, _HEAD)
-    )
 
 
 def _readings(text: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ a table. Literals with the same first eight characters form a sorted group; one 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -55,6 +55,13 @@ class PrefixGroup:
             place = self._shorter[place] if text.startswith(forms[far], start) else far
         return forms[place]
 
+    def prefixes(self, form: str) -> Iterator[str]:
+        """Yield a form and all the forms it starts with, the longest first."""
+        place = bisect_left(self._forms, form)
+        while place:
+            yield self._forms[place]
+            place = self._shorter[place]
+
 
 class SampleIndex:
     """An index of literals of at least `HEAD` characters, looked up by samples of a text."""
@@ -66,10 +73,13 @@ class SampleIndex:
         heads: dict[str, list[str]] = {}
         for form in forms:
             heads.setdefault(form[:HEAD], []).append(form)
-        self._pieces: dict[str, set[int]] = {}
+        # The offsets of a piece are bytes, because a set for each piece would need much memory.
+        self._pieces: dict[str, bytes] = {}
         for head in heads:
             for offset in range(_STRIDE):
-                self._pieces.setdefault(head[offset : offset + _PIECE], set()).add(offset)
+                offsets = self._pieces.get(piece := head[offset : offset + _PIECE], b"")
+                if offset not in offsets:
+                    self._pieces[piece] = offsets + bytes([offset])
         # Most heads have only one form, which needs no sorting.
         self._heads: dict[str, str | PrefixGroup] = {
             head: forms[0] if len(forms) == 1 else PrefixGroup(forms) for head, forms in heads.items()
@@ -79,10 +89,21 @@ class SampleIndex:
         """Yield every position where a form starts, with the longest form there."""
         pieces, heads = self._pieces, self._heads
         for place in range(0, len(text), _STRIDE):
-            for offset in pieces.get(text[place : place + _PIECE], ()):
+            for offset in pieces.get(text[place : place + _PIECE], b""):
                 start = max(place - offset, 0)
                 group = heads.get(text[start : start + HEAD])
                 if group is not None:
                     form = group.at(text, start) if isinstance(group, PrefixGroup) else group
                     if form and text.startswith(form, start):
                         yield start, form
+
+    def forms_in(self, text: str) -> set[str]:
+        """Return every form that occurs in the text."""
+        found: set[str] = set()
+        for _, longest in self.found_in(text):
+            group = self._heads[longest[:HEAD]]
+            for form in group.prefixes(longest) if isinstance(group, PrefixGroup) else (longest,):
+                if form in found:
+                    break
+                found.add(form)
+        return found
