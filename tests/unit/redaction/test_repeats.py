@@ -9,17 +9,17 @@ import pytest
 
 from redrive.redaction import redact_text
 from redrive.redaction.named import assignments
-from redrive.redaction.named.repeats import AHEAD, REPEATS_FROM
+from redrive.redaction.named.assignments import AHEAD, LONG_MIN
 
 from .keep import CODE, MESSAGES, THINGS
 
 KEEP = [line for block in (CODE, MESSAGES, THINGS) for line in block.splitlines() if line]
-NOISE = "password: token=,\n" * REPEATS_FROM
+NOISE = "password: token=,\n" * (LONG_MIN // 16)
 
 
 def name_by_name(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
     with monkeypatch.context() as patched:
-        patched.setattr(assignments, "REPEATS_FROM", 10**9)
+        patched.setattr(assignments, "LONG_MIN", 10**9)
         return redact_text(text)
 
 

@@ -8,16 +8,14 @@ The text is searched in C for a few stems (`pass`, `token`, `key`, ...); only at
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from redrive.redaction.named.fast_path import NOTHING_PLAIN, PLAIN, decide_fast
 from redrive.redaction.named.judgement import secret_of
 from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, meaning_of_name
-from redrive.redaction.named.occurrence import NamedValue
-from redrive.redaction.named.repeats import REPEATS_FROM, NameCache, NameDecision
-from redrive.redaction.named.spans import Span, unquoted_span, whole_span
-from redrive.redaction.named.syntax import AFTER_NAME, Syntax, syntax_of
+from redrive.redaction.named.spans import BARE_MAX, Span, unquoted_span, whole_span
+from redrive.redaction.named.syntax import AFTER_NAME, NamedValue, Syntax, syntax_of
 from redrive.redaction.named.values import is_guarded
 from redrive.redaction.named.vocabulary import FOREIGN_PASSWORDS, FOREIGN_SECRETS
 from redrive.redaction.placeholders import SENTINEL, Sentinels
@@ -34,15 +32,26 @@ QUERY_VALUE_MIN: Final = 8
 DECIDED_MAX: Final = 8_192
 """A text with more different names was not written for people; its rest is hidden as a whole."""
 
-_STEMS: Final = tuple(
-    (
-        b"pass pw kennwort secret token key auth cred cookie sess sig dsn jwt otp psk salt hmac nonce code cvv cvc mnemonic phrase"
-        b" dockerc _pat contrase senha wachtwoord haslo eslo losenord salasana gangskode parola"
-        b" sid= pin= pin: pin\" pin'"
-    ).split()
+LONG_MIN: Final = 16_384
+"""In a longer text repeated names are decided once."""
+
+BACK: Final = 512
+"""More than a decision ever looks back: a name, and the start of its line and of the line above."""
+
+AHEAD: Final = 768
+"""How much of a value fits in a window; longer ones are decided in the whole text."""
+
+NEAR: Final = 64
+"""How much of the text after a stem must be the same before windows are compared."""
+
+# Grouped by the first letter, so that the search skips most letters at once.
+_STEMS: Final = re.compile(
+    rb"auth|c(?:o(?:okie|de|ntrase)|red|v[cv])|d(?:sn|ockerc)|eslo|gangskode|h(?:mac|aslo)|jwt|ke(?:y|nnwort)|losenord|mnemonic"
+    rb"|nonce|otp|p(?:ass|w|hrase|sk|arola|in[=:\"'])|s(?:e(?:cret|ss|nha)|ig|id=|al(?:t|asana))|token|wachtwoord|_pat"
 )
 # Names in other scripts, in lower case; most texts have none of their letters.
 _FOREIGN: Final = re.compile("|".join(sorted(FOREIGN_PASSWORDS | FOREIGN_SECRETS, key=len, reverse=True)))
+_QUOTES: Final = ('"', "'", "`")
 _QUERY_SIGNS: Final = ("?", "&")
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "session", "pass", "hmac"})
 # Most uncertain names are followed by something short; this test costs less than a full decision.
@@ -52,11 +61,6 @@ _LONG_AHEAD: Final = re.compile(
 # A value that is only adjacent to a name must look random, which needs such a run.
 _RUN_AHEAD: Final = re.compile(r"(?:[bBuUrRfF]{1,2}(?=\W))?(?:&#0?39;|&quot;|\W){0,20}[\w+/=.~:-]{16}")
 _HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{SENTINEL}](?=[\s\"'`,;&)\]}}\\]|\Z)")
-# The same from the stem on, for the common syntaxes: skips most names in a second round.
-_HIDDEN_NEXT: Final = re.compile(
-    rf"[\w-]{{0,48}}+(?:[\"'`]?[ ]?[=:][ ]?|[\"'],[ ]?|[ ](?:(?:is|was|set to)[ ])?)\\?[\"']?[{SENTINEL}](?=[\s\"'`,;&)\]}}\\]|\Z)"
-    rf"|[\w-]{{0,48}}+(?:>[{SENTINEL}]<|:[ ]?[|>][+-]?\n[ \t]{{1,40}}[{SENTINEL}](?=\Z|\n(?![ \t])))"
-)
 _TAIL: Final = re.compile(r"[\w\-\u0e00-\u0e7f]*+")
 # Words that are secret names only after another word, or in a query string.
 _SHORT_NAMES: Final = frozenset({"key", "keys", "code", "pass"})
@@ -64,98 +68,126 @@ _SHORT: Final = 4
 _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 
 
+_Decision = tuple[int, int, tuple[Span, str] | None]
+"""The end of a name, the possible start of its value, and the secret there. A plain tuple, because many are built."""
+
+
 def redact_assignments(text: str, sentinels: Sentinels) -> str:
     """Replace every literal value that has a secret name."""
-    hits = _hits(text, is_foreign=not sentinels.is_ascii)
-    if not hits:
-        return text
-    hidden = None if text.isascii() else _HIDDEN_NEXT.match
-    repeats = NameCache(text, _decide) if len(hits) >= REPEATS_FROM else None
-    decide = partial(_decide, text) if repeats is None else repeats.decide
     pieces: list[str] = []
-    done = 0
-    looked_at = 0
-    for hit in hits:
+    repeats = _Repeats(text)
+    decide = partial(_decide, text) if len(text) < LONG_MIN else repeats.decide
+    done = looked_at = 0
+    for hit in _hits(text, is_foreign=not sentinels.is_ascii):
         if hit < looked_at:
             continue
-        if hidden and (apply_passes := hidden(text, hit)):
-            looked_at = apply_passes.end()
-            continue
-        if repeats is not None and repeats.decided >= DECIDED_MAX:
+        looked_at, _, found = decide(max(done, hit - NAME_MAX), hit)
+        if repeats.decided > DECIDED_MAX:
             cut = max(done, text.rfind("\n", 0, hit) + 1)
             return "".join((*pieces, text[done:cut], sentinels.redacted("unjudged")))
-        decided = decide(max(done, hit - NAME_MAX), hit)
-        looked_at = decided.looked_at
-        if decided.found is None:
-            continue
-        span = whole_span(text, decided.found[0])
-        pieces += (text[done : span.start], sentinels.redacted(decided.found[1]))
-        looked_at = done = span.end
+        if found is not None:
+            span = whole_span(text, found[0])
+            pieces += (text[done : span.start], sentinels.redacted(found[1]))
+            looked_at = done = span.end
     if not pieces:
         return text
     pieces.append(text[done:])
     return "".join(pieces)
 
 
-def _decide(text: str, floor: int, hit: int) -> NameDecision:
+class _Repeats:
+    """Decides about the names of a long text, about identical ones only once: a text built to be slow repeats itself.
+
+    A decision depends on a window around the name, wider than any decision looks back; where a value reaches the end of the
+    window, the whole text is used instead. Most names differ in what is next to them, and need no window.
+    """
+
+    __slots__ = ("_near", "_seen", "_text", "decided")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._near: set[str] = set()
+        self._seen: dict[tuple[str, int], _Decision] = {}
+        self.decided = 0
+        """How many decisions were not repeated."""
+
+    def decide(self, floor: int, hit: int) -> _Decision:
+        """Return the decision about the name around `hit`, in positions of the whole text."""
+        near = self._text[hit : hit + NEAR]
+        if near not in self._near:
+            self._near.add(near)
+            self.decided += 1
+            return _decide(self._text, floor, hit)
+        low = max(0, hit - BACK)
+        key = (self._text[low : hit + AHEAD], floor - low)
+        decided = self._seen.get(key)
+        if decided is None:
+            self.decided += 1
+            decided = _decide(key[0], floor - low, hit - low)
+            if hit + AHEAD < len(self._text) and _is_cut(key[0], decided):
+                return _decide(self._text, floor, hit)
+            self._seen[key] = decided
+        looked_at, value, found = decided
+        if found is not None:
+            (start, end, quoted), kind = found
+            found = Span(start + low, end + low, quoted), kind
+        return looked_at + low, value + low, found
+
+
+def _is_cut(window: str, decided: _Decision) -> bool:
+    """Return whether the end of the window may have affected the decision."""
+    _, value, found = decided
+    if (found[0].end if found else value) > len(window) - BARE_MAX - 2:
+        return True
+    return (
+        found is None and window[value : value + 1] in _QUOTES and window.find(window[value], value + 1) < 0
+    )
+
+
+def _decide(text: str, floor: int, hit: int) -> _Decision:
     """Return the name around a stem, and the secret after it."""
-    plain = PLAIN.match(text, hit)
-    if plain is None:
-        tail = _TAIL.match(text, hit)
-        end = tail.end() if tail else hit
-        if end - hit > TAIL_MAX:
-            # Skip to where the end of this run is close enough to be the end of a name.
-            return NameDecision(end - TAIL_MAX, hit, None)
-    else:
-        end = plain.end(1)
-        if plain.lastindex != NOTHING_PLAIN and (decided := decide_fast(text, floor, hit, plain)):
-            return decided
     after = AFTER_NAME.match(text, hit)
     if after is None:
-        return NameDecision(end, end, None)
-    start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
-    before = text[start - 1 : start]
-    if before == "%" and text.startswith(("%5B", "%5b"), start - 1):
-        start += 2
-        before = text[start - 1]
-    if before == "/" and text.startswith(">", end):
-        # The end of an element.
-        return NameDecision(end, end, None)
+        # In a run that is too long for a name, skip to where its end is close enough.
+        tail = _TAIL.match(text, hit)
+        end = tail.end() if tail else hit
+        return (end if end - hit <= TAIL_MAX else end - TAIL_MAX), hit, None
+    end, value = after.end("tail"), after.end()
+    if _HIDDEN.match(text, value):
+        # A value that is a single sentinel was replaced before.
+        return end, value, None
+    start = _name_start(text, floor, hit)
     name = text[start:end]
-    meaning = _meaning(text, floor, start, name, before)
-    if meaning is None and before not in _QUERY_SIGNS:
-        return NameDecision(end, end, None)
-    # A value that is a single sentinel was replaced before.
-    is_hidden = _HIDDEN.match(text, after.end()) is not None
-    found = None if is_hidden else _secret_at(text, start, name, meaning, after)
-    return NameDecision(end, after.end(), found)
+    meaning = _meaning(text, floor, start, name)
+    if meaning is None and text[start - 1 : start] not in _QUERY_SIGNS:
+        return end, value, None
+    return end, value, _secret_at(text, start, name, meaning, after)
 
 
-def _meaning(text: str, floor: int, start: int, name: str, before: str) -> NameMeaning | None:
+def _hits(text: str, *, is_foreign: bool) -> Iterable[int]:
+    """Return the positions of stems, in order; names in other scripts only if the text may have such letters."""
+    # One byte per character, so that positions are those of the text.
+    hits = (found.start() for found in _STEMS.finditer(text.encode("latin-1", "replace").lower()))
+    if not is_foreign:
+        return hits
+    # The dotted capital I is the only letter whose lower case is longer.
+    foreign = _FOREIGN.finditer(text.replace("\u0130", "I").lower())
+    return sorted([*hits, *(found.start() + found[0].rfind(" ") + 1 for found in foreign)])
+
+
+def _name_start(text: str, floor: int, hit: int) -> int:
+    """Return the start of the name around a stem; a percent-encoded bracket before it is not a part of it."""
+    start = floor + len(text[floor:hit].rstrip(NAME_CHARACTERS))
+    return start + 2 if text.startswith(("%5B", "%5b"), start - 1) else start
+
+
+def _meaning(text: str, floor: int, start: int, name: str) -> NameMeaning | None:
     """Return the meaning of the name that starts at `start`."""
-    if before == " " and len(name) <= _SHORT and name.lower() in _SHORT_NAMES:
+    if len(name) <= _SHORT and text[start - 1 : start] == " " and name.lower() in _SHORT_NAMES:
         # In prose the words of a name are separated: `API key: ...`.
         word = text[floor : start - 1].rpartition(" ")[2]
         return meaning_of_name(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
     return meaning_of_name(name.strip("-."))
-
-
-def _hits(text: str, *, is_foreign: bool) -> list[int]:
-    """Return the positions of stems, in order; names in other scripts only if the text may have such letters."""
-    # One byte per character, so that indexes are those of the text; searching bytes is fastest.
-    lower_escapes = text.encode("latin-1", "replace").lower()
-    hits: list[int] = []
-    for stem in _STEMS:
-        at = lower_escapes.find(stem)
-        while at >= 0:
-            hits.append(at)
-            at = lower_escapes.find(stem, at + len(stem))
-    if is_foreign:
-        # The dotted capital I is the only letter whose lower case is longer.
-        foreign = _FOREIGN.finditer(text.replace("\u0130", "I").lower())
-        hits += [found.start() + found[0].rfind(" ") + 1 for found in foreign]
-    hits.sort()
-    return hits
 
 
 def _secret_at(

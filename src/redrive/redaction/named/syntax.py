@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
-from redrive.redaction.named.names import meaning_of_name
+from redrive.redaction.named.names import NameMeaning, meaning_of_name
 
 
 class Syntax(Enum):
@@ -121,3 +121,25 @@ def _changes_password(after: re.Match[str], name: str) -> bool:
     """Return whether it is `set password to x`, not `send the password to x`."""
     before = after.string[max(0, after.start() - ATTRIBUTE_MAX) : after.start()]
     return name.lower() in _PASSWORD_WORDS and _CHANGES.search(before) is not None
+
+
+class NamedValue(NamedTuple):
+    """A secret name in a text, and the syntax by which a value follows it.
+
+    A named tuple, not a dataclass, because one is built for every secret name of every text.
+    """
+
+    text: str
+    start: int
+    """The start of the name."""
+    name: str
+    after: re.Match[str]
+    """The text between the name and the value."""
+    syntax: Syntax
+    meaning: NameMeaning
+
+    @property
+    def quote(self) -> str:
+        """The quote before the name that is still open, as in `-H 'Cookie: ...'`."""
+        before = self.text[self.start - 1 : self.start] if self.start else ""
+        return before if before in ("'", '"') and not self.after["close"] else ""

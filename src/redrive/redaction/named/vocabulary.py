@@ -20,35 +20,10 @@ PASSWORDS: Final = _split(
     " lozinka geslo slaptazodis"
 )
 # Other scripts have no case and no words within names; a phrase is searched as a whole, and its last word decides.
-FOREIGN_PASSWORDS: Final = frozenset(
-    {
-        *(
-            "пароль",
-            "пароля",
-            "密码",
-            "密碼",
-            "口令",
-            "パスワード",
-            "暗証番号",
-            "비밀번호",
-            "암호",
-            "κωδικός",
-            "סיסמה",
-            "รหัสผ่าน",
-        ),
-        *(
-            "كلمة المرور",
-            "كلمة السر",
-            "mật khẩu",
-            "lösenord",
-            "hasło",
-            "jelszó",
-            "parolă",
-            "şifre",
-            "slaptažodis",
-        ),
-    }
-)
+FOREIGN_PASSWORDS: Final = _split(
+    "пароль пароля 密码 密碼 口令 パスワード 暗証番号 비밀번호 암호 κωδικός סיסמה รหัสผ่าน"
+    " lösenord hasło jelszó parolă şifre slaptažodis"
+) | {"كلمة المرور", "كلمة السر", "mật khẩu"}
 FOREIGN_SECRETS: Final = frozenset({"密钥", "密鑰", "令牌", "トークン", "토큰", "токен", "секрет"})
 PARTICLES: Final = "은는이가을를はがを是为為"
 PASSWORD_ENDINGS: Final = ("password", "passwd", "pwd", "passphrase")
@@ -67,15 +42,8 @@ SECRETS: Final = _split(
     " connstr bearer dockerconfigjson dockercfg apitoken secretaccesskey sharedaccesssignature ssws webhooksecret privkey"
     " authtoken psk"
 )
-SECRET_ENDINGS: Final = (
-    "token",
-    "secret",
-    "apikey",
-    "accesskey",
-    "secretkey",
-    "privatekey",
-    "accountkey",
-    "credentials",
+SECRET_ENDINGS: Final = tuple(
+    "token secret apikey accesskey secretkey privatekey accountkey credentials".split()
 )
 UNCERTAIN: Final = _split(
     "tokens auth signature sig salt nonce session hmac oauth clave passkey apisecretkey authn xauth macaroon license pepper"
