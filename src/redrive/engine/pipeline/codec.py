@@ -5,13 +5,16 @@ msgspec does the work for dataclasses, Structs, TypedDicts, enums, dates and the
 own (`model_dump_json` and `model_validate_json`, as pydantic's do) use it. Nothing is ever pickled.
 
 Text that msgspec copies unread, a `msgspec.Raw` or the JSON of such a model, may be anything. It is checked before it is stored:
-otherwise the next stage would fail instead of the one that made it.
+otherwise the next stage would fail instead of the one that made it. What JSON cannot hold is refused, never changed: a number that
+is not finite would become null, and of two keys with the same text one would be lost.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -35,6 +38,7 @@ def _own_json(value: object) -> Raw:
 _READ_OVER: Final = msgspec.json.Decoder(Raw).decode
 """Checks that a text is one JSON value without decoding it, at a fraction of the cost."""
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_own_json)
+_DECODE: Final = msgspec.json.Decoder().decode
 PLACES_MAX: Final = 5
 """An error names at most so many wrong places of a value."""
 _QUOTED: Final = re.compile(r"'[^']*'")
@@ -46,6 +50,8 @@ _ANYTHING: Final = (inspect.AnyType, inspect.RawType, inspect.CustomType)
 """Types whose values may contain text that is copied unread."""
 _EXACT: Final = frozenset({int, str, bool})
 """Types whose values contain nothing of another type."""
+_NOT_FINITE: Final = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
+"""How numbers that are not finite begin in MessagePack; other bytes may look like this."""
 _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _AS_LISTS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
@@ -60,18 +66,21 @@ class Codec:
     is_open: bool = True
     """False when the type bounds the depth of its values, and leaves no room for text that is copied unread."""
     kind: object = None
+    has_floats: bool = True
+    """False when its values contain no number that may be infinite, or none."""
 
     def encode(self, value: object) -> bytes:
         """Return the value as JSON; raises SerializationError if JSON cannot hold it, or it is nested too deep to be read."""
         try:
             encoded = _ENCODER.encode(value)
             if self.is_open or type(value) is Raw:
-                _READ_OVER(encoded)
-                if not encoded.isascii():
-                    # Only this checks the bytes inside strings.
-                    str(encoded, "utf-8")
                 if len(encoded) > _SHORT and is_deep(encoded):
                     raise RecursionError  # noqa: TRY301 - as the encoder does, only later.
+                # It is the same again unless text was copied unread, or two keys became one.
+                if _ENCODER.encode(_DECODE(encoded)) != encoded:
+                    check_keys(value)
+            if self.has_floats and b"null" in encoded:
+                check_numbers(value)
         except Exception as error:
             problem = _encoding_problem(error)
             raise SerializationError(where=self.name, kind=type(value).__name__, problem=problem) from error
@@ -94,6 +103,47 @@ class Codec:
             raise SerializationError(
                 where=self.name, kind="JSON", problem=describe_mismatch(error)
             ) from error
+
+
+def check_keys(value: object) -> None:
+    """Refuse a value with two keys that are the same text in JSON, such as 1 and "1"; raises ValueError."""
+    for part in _containers(value):
+        if isinstance(part, dict) and len({_ENCODER.encode({key: 0}) for key in part}) < len(part):
+            problem = "two keys of an object are the same text in JSON, and one of them would be lost"
+            raise ValueError(problem)
+
+
+def check_numbers(value: object) -> None:
+    """Refuse a value with a number that is not finite, which JSON has no word for; raises ValueError."""
+    # Most values with a null have none: this finds that out at the speed of encoding, unless a number is too large for it.
+    with suppress(OverflowError):
+        if not _NOT_FINITE.search(_PACK(value)):
+            return
+    for part in _containers(value):
+        members = part.values() if isinstance(part, dict) else part
+        if any(isinstance(each, float) and not math.isfinite(each) for each in members):
+            problem = "it contains NaN or an infinite number, which JSON cannot hold"
+            raise ValueError(problem)
+
+
+def _containers(value: object) -> Iterator[dict[object, object] | list[object]]:
+    """Yield the lists and objects that a value consists of, and first one with the value itself."""
+    waiting: list[object] = [[msgspec.to_builtins(value, enc_hook=_as_builtin)]]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict | list | tuple | set | frozenset):
+            found = cast("dict[object, object] | list[object]", part)
+            yield found
+            waiting += found.values() if isinstance(found, dict) else found
+
+
+def _as_builtin(value: object) -> object:
+    """Return what stands for a value of a type unknown to msgspec; text that is copied unread has been read."""
+    dump = getattr(value, "model_dump", None)
+    return dump() if callable(dump) else None
+
+
+_PACK: Final = msgspec.msgpack.Encoder(enc_hook=_as_builtin).encode
 
 
 def _is_model(value: object) -> bool:
@@ -170,7 +220,9 @@ def codec_for(name: str, kind: object) -> Codec:
         return Codec(name, msgspec.json.Decoder().decode)
     try:
         decode = msgspec.json.Decoder(cast("type[object]", kind)).decode
-        return Codec(name, decode, is_open=_is_open(inspect.type_info(kind)), kind=kind)
+        info = inspect.type_info(kind)
+        floats = _contains(info, (*_ANYTHING, inspect.FloatType))
+        return Codec(name, decode, is_open=_is_open(info), kind=kind, has_floats=floats)
     except TypeError as error:
         raise SerializationError(where=name, kind=str(kind), problem=str(error)) from error
 
@@ -179,7 +231,18 @@ def _is_open(info: object, *above: object) -> bool:
     """Return whether a value of this type may contain anything, or the type contains itself."""
     if isinstance(info, _ANYTHING) or any(each is info for each in above):
         return True
+    if isinstance(info, inspect.DictType) and not isinstance(info.key_type, inspect.StrType):
+        # Keys that are no texts may become the same one.
+        return True
     return any(_is_open(part, *above, info) for part in _parts(info))
+
+
+def _contains(info: object, kinds: tuple[type, ...], *above: object) -> bool:
+    """Return whether a type consists of one of these kinds."""
+    if isinstance(info, kinds):
+        return True
+    inner = (part for part in _parts(info) if not any(part is each for each in (*above, info)))
+    return any(_contains(part, kinds, *above, info) for part in inner)
 
 
 def _parts(info: object) -> Iterator[object]:
