@@ -22,7 +22,8 @@ RESULTS := build/requirement-results
 # `make test` runs the same Hypothesis examples everywhere; `make test-fast` looks for new ones.
 export HYPOTHESIS_PROFILE ?= dev
 
-UV_COMPILE := pip compile --quiet --universal --python-version 3.11 \
+UV := uv==0.13.8
+UV_COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock"
 
 .PHONY: help
@@ -156,6 +157,11 @@ SECONDS ?= 600
 soak: setup-dev ## Four processes under load, killed now and then, for SECONDS (600); then power cuts
 	@$(PY) -m tests.faults.soak --seconds $(SECONDS)
 
+EXAMPLES ?= 5000
+.PHONY: fuzz
+fuzz: setup-dev ## Give EXAMPLES (5000) made-up inputs to whatever reads from outside: minutes
+	@FUZZ_EXAMPLES=$(EXAMPLES) HYPOTHESIS_PROFILE=dev $(PY) -m pytest -q -n $(JOBS) tests/fuzz
+
 .PHONY: requirements
 requirements: setup-dev ## Print which requirement is proved by which tests
 	@$(PY) -m tools.requirements -- -q -n $(JOBS)
@@ -163,7 +169,7 @@ requirements: setup-dev ## Print which requirement is proved by which tests
 # --- Checks ---------------------------------------------------------------------------------------------------------
 
 # The slowest first, because they run side by side.
-STATIC := check-mypy check-pyright check-lint check-spelling check-imports check-format
+STATIC := check-mypy check-pyright check-lint check-bandit check-spelling check-imports check-format
 .PHONY: check check-static check-types check-tidy $(STATIC)
 check: check-static check-tidy ## Format, lint, types, import direction, spelling, tidiness
 
@@ -181,6 +187,10 @@ check-pyright: setup-dev
 
 check-lint: setup-dev
 	@$(PY) -m ruff check --quiet .
+
+# Only what runs for users: tests do dangerous things on purpose.
+check-bandit: setup-dev
+	@$(PY) -m bandit --quiet --recursive --configfile pyproject.toml --exclude '*/tests/*' src apps tools
 
 check-spelling: setup-dev
 	@$(PY) -m codespell_lib .
@@ -218,10 +228,16 @@ lab: setup ## Simulate the storm of the laboratory, and write its figures into t
 
 .PHONY: lock
 lock: setup-dev ## Pin requirements/*.txt anew from pyproject.toml
-	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP) install uv
+	@$(PIP) install $(UV)
 	@$(PY) -m uv $(UV_COMPILE) pyproject.toml --output-file requirements/run.txt
 	@$(PY) -m uv $(UV_COMPILE) pyproject.toml --extra dev --extra bench --constraint requirements/run.txt --output-file requirements/dev.txt
 	@! grep -nE '^(--|-i )|https?://|file:' requirements/*.txt || { echo "error: a pinned file names a host or an option" >&2; exit 1; }
+
+# Not part of `make check`: it needs a network, and what it finds changes without a change of ours.
+.PHONY: audit
+audit: setup-dev ## Compare the pins with the known vulnerabilities; needs a network
+	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP) install $(UV)
+	@$(PY) -m uv tool run --quiet pip-audit@2.9.0 --disable-pip --require-hashes -r requirements/run.txt -r requirements/dev.txt
 
 .PHONY: clean
 clean: ## Remove everything that can be made again, .venv included

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -61,6 +62,10 @@ class LocalPages:
     def __init__(self, folder: Path) -> None:
         self._database = folder / "pages.db"
         self._folder = folder / "pages"
+        # Before SQLite makes it, readable by everybody.
+        with suppress(FileExistsError):
+            os.close(os.open(self._database, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        self._database.chmod(0o600)
         self._ask(_TABLE)
 
     def write(self, page: Page) -> str:

@@ -82,10 +82,11 @@ def _table_in(file: str) -> dict[str, object] | None:
         return tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except (FileNotFoundError, IsADirectoryError):
         return None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        problem = "it is nested too deep" if isinstance(error, RecursionError) else error
         raise ConfigurationError(
             field="file",
             value=file,
-            rule=f"cannot be read ({error})",
+            rule=f"cannot be read ({problem})",
             fix="Correct the file, or set REDRIVE_DATABASE_URL.",
         ) from error

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from redrive import Backoff, Jitter, Pipeline, RetryPolicy, stage
+from redrive.engine.replay.rules import record_rules
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import StageThreads
@@ -49,6 +50,7 @@ def worker_on(
 ) -> Worker:
     """Build a worker; to be called on a loop."""
     names = (f"w{n}" for n in itertools.count(1))
+    record_rules(store, pipelines)
     return Worker(store, pipelines, parts or inline_parts(), names=names, **options)  # type: ignore[arg-type]
 
 

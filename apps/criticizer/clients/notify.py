@@ -88,7 +88,7 @@ def _send_to(recipient: str, review: Review, key: str, settings: Settings, http:
         post(http, address or settings.webhook_url, review, key=key, token=settings.webhook_token)
     elif is_listed(httpx.URL(address), settings.webhook_hosts):
         # Whoever orders a review names this address: it gets the review, and never our token.
-        post(http, address, review, key=key, token="")
+        post(http, address, review, key=key, token="")  # no token at all # nosec B106
     else:
         problem = "notify: the host of this webhook is not in CRITICIZER_WEBHOOK_HOSTS"
         raise Fail(code="DESTINATION_DENIED", message=problem)

@@ -35,7 +35,7 @@ from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
 from redrive.engine.pipeline.reference import PipelineRef
 from redrive.engine.pipeline.submission import BulkSubmission, new_job
-from redrive.engine.replay.rules import record_rules
+from redrive.engine.replay.rules import record_entry
 from redrive.engine.retention import Retention
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport
@@ -332,7 +332,7 @@ class Redrive:
             names = recorded_stages(self.store, _ref("pipeline", pipeline))
         if (pipeline.name, names) not in self._lanes:
             if isinstance(pipeline, Pipeline):
-                record_rules(self.store, [pipeline], is_served=False)
+                record_entry(self.store, pipeline)
             self._lanes[pipeline.name, names] = self.store.lanes(pipeline.name, names)[0]
         return self._lanes[pipeline.name, names]
 

@@ -15,7 +15,7 @@ from redrive.client.options import ActorOptions, actor_of
 from redrive.core.arguments import whole
 from redrive.core.budget import FailureRule, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline
-from redrive.engine.replay.rules import record_rules
+from redrive.engine.replay.rules import record_entry
 from redrive.engine.runs import runs as engine
 from redrive.engine.runs.opening import Item, RunLabel, open_run
 from redrive.engine.runs.runs import RunOptions, RunReport
@@ -59,7 +59,7 @@ class Runs:
             ConfigurationError: there are too many items, or the key of one is taken.
         """
         check_pipeline("open(pipeline)", pipeline)
-        record_rules(self._store, [pipeline], is_served=False)
+        record_entry(self._store, pipeline)
         lane = self._store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
         options = (
             RunOptions(rule=rule)

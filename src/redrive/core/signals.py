@@ -6,10 +6,14 @@ They are not errors and have a base class of their own.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from typing import Final
 
 from redrive.core.arguments import seconds
 from redrive.errors import ConfigurationError
+
+_CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
 class Signal(Exception):  # noqa: N818 - a signal is a request of the stage, not an error.
@@ -85,12 +89,12 @@ class Fail(Signal):
     """Give the job up at once with this code, whatever the retry policy."""
 
     def __init__(self, code: str, message: str = "") -> None:
-        if not isinstance(code, str) or not code:
+        if not isinstance(code, str) or not _CODE.fullmatch(code):
             raise ConfigurationError(
                 field="Fail.code",
-                value=code,
-                rule="must be the name of a code",
-                fix='Fail("NOT_FOUND"), for example.',
+                value="<hidden>",
+                rule="must be the name of a code, of at most 100 letters, digits and _ . : -",
+                fix='Fail("NOT_FOUND", "what happened"), for example.',
             )
         self.code = code
         self.message = message or f"the stage gave up with {code}"

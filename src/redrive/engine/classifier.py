@@ -8,6 +8,7 @@ that name an instant, and warns once for each exception type without a rule.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -192,6 +193,10 @@ class Classifier:
         if kind in self._warned or len(self._warned) >= self.CACHE_MAX:
             return
         self._warned.add(kind)
+        module, _, name = kind.rpartition(".")
+        if "<locals>" not in kind and not hasattr(sys.modules.get(module or "builtins"), name):
+            # Made at run time, perhaps of a value, which no log may have.
+            return
         logger.warning(
             "no rule for %s: it counts as a bug and is not retried; if a retry can help, add redrive.Rule(%s, ...)",
             kind,

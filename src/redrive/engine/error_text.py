@@ -8,6 +8,7 @@ would not be in the text as it is, and the redactor would not find it. Here the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from traceback import TracebackException
 from typing import Final
@@ -18,6 +19,8 @@ MEMBERS_MAX: Final = 15
 """So many members of a group are written, and so deep are groups in groups: as many as Python itself shows."""
 DEPTH_MAX: Final = 10
 
+_BREAKS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What would begin another line of a log, or command a terminal."""
 _CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n\n"
 _DURING: Final = "\nDuring handling of the above exception, another exception occurred:\n\n"
 _RULE: Final = "-" * 16
@@ -30,7 +33,9 @@ def error_text(error: BaseException, payload: Mapping[str, str] | None = None) -
     """
     name = type(error).__name__
     try:
-        return redacted(f"{name}: {message_of(error)}", payload)
+        return _BREAKS.sub(
+            lambda found: f"\\x{ord(found[0]):02x}", redacted(f"{name}: {message_of(error)}", payload)
+        )
     except Exception:  # noqa: BLE001 - see above.
         return name
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from redrive.cli.input.files import STANDARD_INPUT, name_of, open_source
 from redrive.cli.input.letters import LetterChoice, letter_choice
 from redrive.cli.output.errors import FAILED
 from redrive.cli.output.tables import print_json, print_message
+from redrive.cli.output.terminal import escaped_json
 from redrive.core.units import plural
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
@@ -56,8 +58,10 @@ def export(
             export_letters(rd.store, which, action.by, with_values=with_values), freeze(rd.store, which).count
         )
         if to is None:
+            # For a program it is left as it is; a terminal would obey what is in it.
+            is_shown = sys.stdout.isatty()
             for line in lines:
-                typer.echo(line, nl=False)
+                typer.echo(escaped_json(line.decode()) if is_shown else line, nl=False)
             return
         with _new_file(to) as file:
             written = sum(1 for line in lines if file.write(line))

@@ -55,13 +55,16 @@ def decode_json(text: str | bytes, where: str) -> object:
     """Return a JSON value; refuse anything else, with its place."""
     try:
         value: object = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        word = _quoted(text)
+        problem = "It is nested too deep" if isinstance(error, RecursionError) else error
         raise ConfigurationError(
             field=where,
-            value=text if isinstance(text, str) else text.decode(errors="replace").strip(),
+            # What was meant to be JSON is a value of a job, and may be anything.
+            value=text if word else f"<{len(text):,} characters>",
             rule="must be JSON",
-            fix=f"{error}.{_quoted(text)}",
-        ) from error
+            fix=f"{problem}.{word}",
+        ) from None
     return value
 
 

@@ -81,9 +81,10 @@ class Codec:
                     check_keys(value)
             if self.has_floats and b"null" in encoded:
                 check_numbers(value)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a type may raise anything when it encodes itself.
             problem = _encoding_problem(error)
-            raise SerializationError(where=self.name, kind=type(value).__name__, problem=problem) from error
+            # Without the cause: a library's own text may quote the value, and would stand in the stack.
+            raise SerializationError(where=self.name, kind=type(value).__name__, problem=problem) from None
         return encoded
 
     def seal(self, value: object) -> bytes:
@@ -99,10 +100,8 @@ class Codec:
         """Decode a value; raises SerializationError naming the field that does not fit."""
         try:
             return self.decode(encoded)
-        except Exception as error:
-            raise SerializationError(
-                where=self.name, kind="JSON", problem=describe_mismatch(error)
-            ) from error
+        except Exception as error:  # noqa: BLE001 - a type may raise anything when it decodes itself.
+            raise SerializationError(where=self.name, kind="JSON", problem=describe_mismatch(error)) from None
 
 
 def check_keys(value: object) -> None:

@@ -180,12 +180,12 @@ def _check_key(key: object, run: int | None) -> None:
 def check_text(field: str, text: str | None) -> None:
     """Refuse a key or an owner that cannot be stored or searched."""
     if text is not None and (
-        not isinstance(text, str) or not 0 < len(text) <= KEY_MAX or text != storable(text)
+        not isinstance(text, str) or not 0 < len(text) <= KEY_MAX or text != storable(text) or "\0" in text
     ):
         raise ConfigurationError(
             field=field,
             value=text,
-            rule=f"must be a text of 1 to {KEY_MAX} characters",
+            rule=f"must be a text of 1 to {KEY_MAX} characters, none of them NUL",
             fix="Hash what is longer.",
         )
 

@@ -18,6 +18,7 @@ from redrive.core.codeset import CodeSet
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.wiring import Shape, shape_of
+from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.records import Row, Step
 
@@ -64,28 +65,49 @@ class _Kept(Struct, frozen=True):
     limits: tuple[KnownLimit, ...] = ()
 
 
-def record_rules(store: Store, pipelines: Iterable[Pipeline], *, is_served: bool = True) -> None:
-    """Store the rules, hints and stages of pipelines where they have changed.
-
-    Workers decide which stages there are; others record them only until a worker did.
-    """
+def record_rules(store: Store, pipelines: Iterable[Pipeline]) -> None:
+    """Store the rules, hints and stages of pipelines where they have changed. Only workers do: whoever submits decides no rules."""
     steps: list[Step] = []
     for pipeline in pipelines:
         rows = store.query("rules", pipeline.name)
-        kept = _kept_in(rows)
-        stages = tuple(stage.name for stage in pipeline.stages)
         present = _Kept(
             _hints_in(pipeline.codes),
-            stages if is_served else kept.stages or stages,
-            _breakers_of(pipeline) if is_served else kept.breakers,
-            shape_of(pipeline.payload.kind) if is_served or not kept.stages else kept.payload,
-            _limits_of(pipeline) if is_served else kept.limits,
+            tuple(stage.name for stage in pipeline.stages),
+            _breakers_of(pipeline),
+            shape_of(pipeline.payload.kind),
+            _limits_of(pipeline),
         )
-        if (_rules_in(rows), kept) != (pipeline.replay, present):
-            encoded = msgspec.json.encode({**asdict(pipeline.replay), **msgspec.structs.asdict(present)})
-            steps.append(Step("put_rules", (pipeline.name, encoded)))
+        if (_rules_in(rows), _kept_in(rows)) != (pipeline.replay, present):
+            steps.append(_put(pipeline.name, pipeline.replay, present))
     if steps:
         store.apply(*steps)
+
+
+def _put(pipeline: str, rules: ReplayRules, kept: _Kept) -> Step:
+    return Step(
+        "put_rules", (pipeline, msgspec.json.encode({**asdict(rules), **msgspec.structs.asdict(kept)}))
+    )
+
+
+def record_entry(store: Store, pipeline: Pipeline) -> None:
+    """Record the stages and the payload of a pipeline for whoever submits without its code, until a worker did.
+
+    Raises:
+        ConfigurationError: its first stage is a later one for the workers, and its jobs would pass the stages before it by.
+    """
+    first, rows = pipeline.stages[0].name, store.query("rules", pipeline.name)
+    known = _kept_in(rows).stages
+    if not known:
+        stages = tuple(stage.name for stage in pipeline.stages)
+        kept = msgspec.structs.replace(_kept_in(rows), stages=stages, payload=shape_of(pipeline.payload.kind))
+        store.apply(_put(pipeline.name, _rules_in(rows), kept))
+    elif first in known[1:]:
+        raise ConfigurationError(
+            field=f"Pipeline({pipeline.name}).stages",
+            value=first,
+            rule=f"must begin with the first stage, which is {known[0]} for the workers of this database",
+            fix="Submit with the pipeline that the workers have; start a worker first if that has changed.",
+        )
 
 
 def rules_of(store: Store, pipeline: str) -> ReplayRules:

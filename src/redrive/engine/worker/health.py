@@ -20,6 +20,8 @@ from redrive.errors import ConfigurationError
 
 READ_SECONDS: Final = 5.0
 HEAD_MAX: Final = 8_192
+CONNECTIONS_MAX: Final = 32
+"""Connections at once; more are closed unheard, so that idle ones cannot use up the descriptors of the worker."""
 PORT_MAX: Final = 65_535
 
 
@@ -82,7 +84,18 @@ async def health_port(
     host: str, port: int, ask: Callable[[], Health], observers: Observers | None = None
 ) -> AsyncGenerator[None]:
     """Answer supervisors on this address."""
-    known = observers or Observers()
+    known, open_ = observers or Observers(), 0
+
+    async def limited(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal open_
+        if open_ >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        open_ += 1
+        try:
+            await answer(reader, writer)
+        finally:
+            open_ -= 1
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -96,7 +109,7 @@ async def health_port(
         writer.close()
 
     try:
-        server = await asyncio.start_server(answer, host, port, limit=HEAD_MAX)
+        server = await asyncio.start_server(limited, host, port, limit=HEAD_MAX)
     except (OSError, ValueError) as error:
         # A host that cannot be a name, by its length or its characters, is a ValueError.
         reason = error.strerror if isinstance(error, OSError) else error

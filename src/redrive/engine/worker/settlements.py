@@ -8,6 +8,7 @@ nothing here runs a stage or commits a settlement.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -35,6 +36,7 @@ from redrive.core.taxonomy import BUG_UNKNOWN
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, FailedAttempt, JobRedactor, letter_of, safe_notes
 from redrive.engine.worker.dispatch import Dispatch
+from redrive.redaction.process import redact
 from redrive.store.records import HOOK, ClaimedJob, Letter, Settlement
 
 # Looked up once: access to a member by its name goes through a hook of the enumeration.
@@ -42,6 +44,8 @@ _COMPLETE: Final = JobState.COMPLETE
 _QUEUED: Final = JobState.QUEUED
 
 REFUSED: Final = "the store refused to take what the stage returned or raised"
+HIDDEN_CODE: Final = "FAIL_WITH_A_HIDDEN_CODE"
+"""Stands for a code that a stage made of a value of its job."""
 UNREADABLE: Final = "its failure could not be read"
 _OVERRAN: Final = encode_decision(NoDecision(Reason.OVERRAN))
 _REQUESTED: Final = encode_decision(NoDecision(Reason.REQUESTED))
@@ -86,15 +90,35 @@ def settlement_of_failure(
     dispatch: Dispatch, failed: FailedAttempt, draw: float, standing: BreakerStatus | None = None
 ) -> Settlement:
     """Return the settlement of an attempt that failed, or of a signal the stage raised or returned."""
+    redactor = JobRedactor(dispatch.job, dispatch.call, secret=dispatch.lane.installation.secret)
+    failed = _with_safe_names(failed, redactor)
     history = _history_of(dispatch.job)
     retry, ended_at = dispatch.lane.stage.retry, dispatch.ended_at
     decision = decide(retry, failed.failure, history, ended_at, draw, standing)
-    settlement = _settlement_of_decision(dispatch, failed, decision, history.failures_by_code)
+    settlement = _settlement_of_decision(dispatch, failed, decision, history.failures_by_code, redactor)
     if dispatch.context.is_cancelled and settlement.status is JobState.QUEUED:
         return msgspec.structs.replace(
             settlement, status=JobState.CANCELLED, outcome="cancelled", decision=_REQUESTED, recipients=()
         )
     return settlement
+
+
+def _with_safe_names(failed: FailedAttempt, redactor: JobRedactor) -> FailedAttempt:
+    """Return a failure without values of the job, or secrets, in its code and in the name of its class."""
+    failure, names = failed.failure, dict[str, str]()
+    if failure.signal is SignalKind.FAIL and _is_changed(failure.code, redactor):
+        names = {"code": HIDDEN_CODE, "canonical": HIDDEN_CODE}
+    # A name without a module is one of Python's own.
+    if "." in failure.exception and _is_changed(failure.exception, redactor):
+        names |= {"exception": "Exception"}
+    if not names:
+        return failed
+    return replace(failed, failure=msgspec.structs.replace(failure, **names))
+
+
+def _is_changed(name: str, redactor: JobRedactor) -> bool:
+    """Return whether redaction finds something in a name; a letter or digit beside a value does not hide it there."""
+    return any(each in name for each in redactor.literals) or redact(name) != name
 
 
 def gives_up(dispatch: Dispatch, failed: FailedAttempt, standing: BreakerStatus | None) -> bool:
@@ -208,13 +232,16 @@ def _plain_class(name: str) -> str:
 
 
 def _settlement_of_decision(
-    dispatch: Dispatch, failed: FailedAttempt, decision: Decision, codes: Mapping[str, int]
+    dispatch: Dispatch,
+    failed: FailedAttempt,
+    decision: Decision,
+    codes: Mapping[str, int],
+    redactor: JobRedactor,
 ) -> Settlement:
     job, lane, failure = dispatch.job, dispatch.lane, failed.failure
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}
     # A copy: an abandoned thread may still add to them.
-    redactor = JobRedactor(job, dispatch.call, secret=lane.installation.secret)
     notes = safe_notes(dispatch.context.notes.copy(), redactor)
     status, outcome = _OUTCOMES[type(decision)]
     is_skip = isinstance(decision, Skip)

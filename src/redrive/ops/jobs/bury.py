@@ -16,7 +16,7 @@ from redrive.core.failure import Failure
 from redrive.core.fingerprint import fingerprint
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import new_job
-from redrive.engine.replay.rules import record_rules
+from redrive.engine.replay.rules import record_entry
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError
@@ -40,8 +40,8 @@ def bury(
     Raises:
         ConfigurationError: the payload is large; such a job must be submitted.
     """
+    record_entry(store, pipeline)
     lane = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
-    record_rules(store, [pipeline], is_served=False)
     job = new_job(pipeline, payload, lane=lane, owner=owner)
     if len(job.payload) > INLINE_MAX:
         raise ConfigurationError(

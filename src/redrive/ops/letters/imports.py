@@ -20,13 +20,14 @@ from redrive.core.decide import Reason, Recorded
 from redrive.core.failure import Category
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.stage import check_name
+from redrive.engine.pipeline.submission import PAYLOAD_MAX, check_text
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, STACK_MAX, literals_in
 from redrive.errors import ConfigurationError, StoreRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.letters.document import deeper, too_deep
 from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, unchanged
-from redrive.redaction.process import redact, redact_mapping
+from redrive.redaction.process import redact, redact_mapping, redact_start
 from redrive.store.protocol import Store
 from redrive.store.records import INLINE_MAX, Step, json_list
 
@@ -34,6 +35,8 @@ STEP: Final = 200
 """Letters per transaction."""
 LINE_MAX: Final = 64 * 1024 * 1024
 """Bytes of a line."""
+READ_MAX: Final = 2 * STACK_MAX
+"""Characters of a text that are read; of what is longer, a part is kept anyway."""
 CONTEXT_MAX: Final = 65_536
 AHEAD_MAX: Final = 86_400.0
 """Seconds by which instants may lie in the future: clocks differ, but not by days."""
@@ -203,9 +206,13 @@ def _read(line: bytes) -> ExportedLine:
     try:
         check_name("job.pipeline", read.job.pipeline)
         check_name("job.stage", read.job.stage)
+        check_text("job.key", read.job.key or None)
+        check_text("job.owner", read.job.owner or None)
     except ConfigurationError as error:
         raise _WrongLineError(why=str(error)) from None
     for name, value in _values_in(read):
+        if len(value) > PAYLOAD_MAX:
+            raise _WrongLineError(why=f"{name}: it has {len(value):,} bytes; {PAYLOAD_MAX:,} is the most")
         if (problem := too_deep(value)) is not None:
             raise _WrongLineError(why=f"{name}: {problem}: {_OTHERWISE}")
     for name, is_right in _rules(read).items():
@@ -305,7 +312,7 @@ class _Clean:
 
     def text(self, given: str, most: int) -> str:
         """Return a text redacted, then cut: half a secret would not be found."""
-        return redact(storable(given), payload=self.literals)[:most]
+        return redact_start(given[:READ_MAX], self.literals, read=READ_MAX - 1, prepare=storable)[:most]
 
 
 def _value(raw: msgspec.Raw) -> bytes | None:
@@ -362,7 +369,10 @@ def _context(line: ExportedLine, clean: _Clean) -> bytes:
         "round": line.letter.round,
         "attempts": len(line.attempts),
     }
-    context = cast("dict[str, object]", redact_mapping(line.letter.sanitized_context, payload=clean.literals))
+    given = line.letter.sanitized_context
+    if len(msgspec.json.encode(given)) > CONTEXT_MAX:
+        given = {}
+    context = cast("dict[str, object]", redact_mapping(given, payload=clean.literals))
     encoded = msgspec.json.encode({**context, "imported": source})
     return encoded if len(encoded) <= CONTEXT_MAX else msgspec.json.encode({"imported": source})
 

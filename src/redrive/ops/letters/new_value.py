@@ -6,15 +6,18 @@ Pure but for the function, which is the caller's. Messages never quote a value.
 
 from __future__ import annotations
 
+import copy
+import functools
 import re
 from collections.abc import Callable
 from typing import Final, Literal, cast
 
 import jsonpatch
 import msgspec
-from jsonpointer import JsonPointerException
+from jsonpointer import JsonPointerException, resolve_pointer
 
 from redrive.engine.pipeline.codec import codec_for, storable
+from redrive.engine.pipeline.submission import PAYLOAD_MAX, check_size
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError, SerializationError
 from redrive.ops.letters.document import deeper
@@ -25,10 +28,14 @@ EditFunction = Callable[[object], object]
 NEW: Final = "the new value"
 FLATTER: Final = "make it flatter, or keep the deep part as a text"
 _DOCUMENT: Final = re.compile(r" in [\[{\"']| of [\[{]")
-_APPLY: Final = cast("Callable[[object, object], object]", jsonpatch.apply_patch)
+_APPLY: Final = cast(
+    "Callable[[object, object], object]", functools.partial(jsonpatch.apply_patch, in_place=True)
+)
 _WHOLE: Final = "the value is nested too deep for a patch; give the whole value instead"
 _TEST_FAILED: Final = "one of its tests fails: the value there is different"
 _ANY: Final = codec_for(NEW, None)
+OPERATIONS_MAX: Final = 1_000
+"""Operations of a patch: each may read the whole value."""
 
 
 class _Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +60,8 @@ def patched(before: bytes, patch: bytes) -> bytes:
     operations = checked_patch(patch)
     document: object = msgspec.json.decode(before)
     try:
-        after = _APPLY(document, operations)
+        # The first operation on a copy, as the library does it: what is too deep for that is too deep for others.
+        after = _applied(copy.deepcopy(document), cast("list[dict[str, object]]", operations))
     except jsonpatch.JsonPatchTestFailed:
         # The message quotes the value, which must stay hidden.
         raise _bad_patch(_TEST_FAILED) from None
@@ -62,7 +70,25 @@ def patched(before: bytes, patch: bytes) -> bytes:
     except (jsonpatch.JsonPatchException, JsonPointerException) as error:
         # Some messages end with the whole document: "member 'x' not found in {...".
         raise _bad_patch(_DOCUMENT.split(str(error))[0][:MESSAGE_MAX]) from None
-    return msgspec.json.encode(after)
+    made = msgspec.json.encode(after)
+    check_size(NEW, made)
+    return made
+
+
+def _applied(document: object, operations: list[dict[str, object]]) -> object:
+    """Apply operations one by one, so that a few copies of copies cannot make a value that nobody could store."""
+    if len(operations) > OPERATIONS_MAX:
+        many = f"it has {len(operations):,} operations; {OPERATIONS_MAX:,} is the most"
+        raise _bad_patch(many)
+    copied = 0
+    for operation in operations:
+        if operation["op"] == "copy":
+            copied += len(msgspec.json.encode(resolve_pointer(document, str(operation["from"]), None)))
+            if copied > PAYLOAD_MAX:
+                much = f"it copies more than {PAYLOAD_MAX:,} bytes"
+                raise _bad_patch(much)
+        document = _APPLY(document, [operation])
+    return document
 
 
 def called(function: EditFunction, before: bytes) -> bytes:
@@ -76,7 +102,9 @@ def called(function: EditFunction, before: bytes) -> bytes:
     if after is None:
         # Most likely it changed its argument and forgot to return it.
         raise _bad_function(None)
-    return _ANY.encode(after)
+    made = _ANY.encode(after)
+    check_size(NEW, made)
+    return made
 
 
 def _bad_function(got: str | None) -> ConfigurationError:
@@ -98,7 +126,8 @@ def _bad_patch(problem: str) -> ConfigurationError:
 
 
 def compact(what: str, encoded: bytes) -> bytes:
-    """Return JSON without blanks; raises SerializationError."""
+    """Return JSON without blanks; raises SerializationError, also for what is too large to be stored."""
+    check_size(what, encoded)
     try:
         msgspec.json.decode(encoded)
         return msgspec.json.format(encoded, indent=-1)

@@ -79,7 +79,7 @@ def backup(store: Store, target: Path, by: Actor, *, on_pages: OnPages | None = 
     finally:
         for rest in ("", "-journal", "-wal", "-shm"):
             partial.with_name(partial.name + rest).unlink(missing_ok=True)
-    store.apply(by.log("backup", str(target)))
+    store.apply(by.log("backup", f"file {target}"))
     return BackupReport(source=source, target=str(target), bytes=target.stat().st_size, jobs=jobs)
 
 

@@ -70,7 +70,7 @@ class FileLock:
 
     def _opened(self) -> int:
         if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         return self._descriptor
 
     def _acquire(self, descriptor: int) -> None:

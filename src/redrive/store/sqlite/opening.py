@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import stat
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
@@ -37,6 +38,7 @@ def find_or_create(path: str) -> None:
     _require(os.R_OK, file)
     _look(file)
     _require(os.W_OK, file)
+    _close_to_others(path)
     if not Path(f"{path}-shm").exists():
         _require(os.W_OK, file.parent)
 
@@ -79,6 +81,18 @@ def _look(file: Path) -> None:
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_NOTADB:
             raise not_ours(str(file)) from error
         # Whatever else it is shows when the file is opened; somebody may be writing back the -wal at this moment.
+
+
+def _close_to_others(path: str) -> None:
+    """Take the rights of everybody else from a file that was there before, and from what is beside it.
+
+    Those of its group stay, because somebody gave them. Only the owner may do this: others leave it to `redrive doctor`.
+    """
+    for rest in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError, PermissionError):
+            mode = os.stat(path + rest).st_mode  # noqa: PTH116 - for every connection.
+            if mode & 0o007:
+                os.chmod(path + rest, stat.S_IMODE(mode) & ~0o007)  # noqa: PTH101 - as above.
 
 
 def _require(right: int, path: Path) -> None:
