@@ -4,7 +4,13 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
+from contextlib import suppress
+from importlib import import_module
 
 import pytest
 
@@ -89,3 +95,62 @@ def test_log_lines_command_nothing(burnt: Shell) -> None:
 
     assert VISIBLE in logged
     assert COMMANDS.findall(logged) == []
+
+
+def test_an_export_to_a_terminal_commands_nothing_and_one_to_a_program_is_left_as_it_is(burnt: Shell) -> None:
+    piped = burnt("dlq", "export").out
+    parent, child = pty.openpty()
+    ended = subprocess.run(
+        [sys.executable, "-m", "redrive.cli", "dlq", "export"],
+        cwd=burnt.folder,
+        stdout=child,
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+    os.close(child)
+    shown = b""
+    with suppress(OSError):
+        while more := os.read(parent, 65_536):
+            shown += more
+    os.close(parent)
+    text = shown.decode().replace("\r\n", "")
+
+    assert ended.returncode == 0
+    assert COMMANDS.search(piped.replace("\n", "")) is not None
+    assert COMMANDS.search(text) is None
+    assert json.loads(text) == json.loads(piped)
+
+
+@pytest.mark.parametrize("text", ["[" * 5_000, '{"password": "hunter2-and-more" oops'])
+def test_what_is_not_json_is_neither_a_traceback_nor_echoed(shell: Shell, text: str) -> None:
+    (shell.folder / "fires.py").write_text(FLOWS, encoding="utf-8")
+    (shell.folder / "items.jsonl").write_text(text, encoding="utf-8")
+
+    for given in ((text,), ("--file", "items.jsonl")):
+        refused = shell("submit", "fires:fires", *given)
+
+        assert refused.code == 2
+        assert "must be JSON" in refused.err
+        assert "Traceback" not in refused.err
+        assert "hunter2" not in refused.err
+
+
+def test_a_deep_configuration_file_is_no_traceback(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REDRIVE_DATABASE_URL", raising=False)
+    (shell.folder / "redrive.toml").write_text("a = " + "[" * 5_000, encoding="utf-8")
+
+    refused = shell("stats")
+
+    assert refused.code == 2
+    assert "nested too deep" in refused.err
+
+
+def test_no_command_shows_local_variables() -> None:
+    apps = [
+        "redrive.cli.app",
+        *(f"apps.{name}.cli" for name in ("collabiq", "criticizer", "fetchbox", "forge", "pdf2xml")),
+    ]
+    for name in apps:
+        app = import_module(name).app
+        assert not (app.pretty_exceptions_enable and app.pretty_exceptions_show_locals), name

@@ -220,7 +220,7 @@ def unexplained_rules(pyproject: str) -> list[str]:
 
 
 def hosts_in(path: Path) -> list[str]:
-    """A pinned file has packages and versions; the index they come from is a setting of the machine."""
-    pattern = re.compile(r"://|^\s*-|file:")
+    """A pinned file has packages, versions and hashes; the index they come from is a setting of the machine."""
+    pattern = re.compile(r"://|^\s*-(?!-hash=sha256:[0-9a-f]{64}(?: \\)?$)|file:")
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     return [f"{path.name}:{number}: {line}" for number, line in lines if pattern.search(line)]

@@ -21,7 +21,7 @@ from redrive.errors import ConfigurationError
 READ_SECONDS: Final = 5.0
 HEAD_MAX: Final = 8_192
 CONNECTIONS_MAX: Final = 32
-"""Connections at once; more are closed unheard, so that idle ones cannot use up the descriptors of the worker."""
+"""Connections at once; for one more the oldest is closed, so that idle ones cannot use up the descriptors of the worker."""
 PORT_MAX: Final = 65_535
 
 
@@ -84,18 +84,19 @@ async def health_port(
     host: str, port: int, ask: Callable[[], Health], observers: Observers | None = None
 ) -> AsyncGenerator[None]:
     """Answer supervisors on this address."""
-    known, open_ = observers or Observers(), 0
+    known = observers or Observers()
+    connections: dict[asyncio.StreamWriter, None] = {}
 
     async def limited(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal open_
-        if open_ >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
-        open_ += 1
+        if len(connections) >= CONNECTIONS_MAX:
+            oldest = next(iter(connections))
+            del connections[oldest]
+            oldest.transport.abort()
+        connections[writer] = None
         try:
             await answer(reader, writer)
         finally:
-            open_ -= 1
+            connections.pop(writer, None)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Context, Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.engine.worker.health import Health, health_port
+from redrive.engine.worker.health import CONNECTIONS_MAX, Health, health_port
 from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.engine.worker.service import Options, serve
 from redrive.errors import ConfigurationError, StoreUnavailableError
@@ -357,3 +357,18 @@ def test_a_process_that_collects_nothing_keeps_to_that(tmp_path: Path) -> None:
         assert (seen, gc.get_threshold()[0]) == ([0], 0)
     finally:
         gc.set_threshold(*before)
+
+
+def test_idle_connections_neither_use_up_descriptors_nor_keep_the_supervisor_out() -> None:
+    async def scene() -> tuple[str, int]:
+        port = free_port()
+        async with health_port("127.0.0.1", port, lambda: Health(is_well=True, facts={})):
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 8)]
+            head, _ = await ask(port)
+            ends = asyncio.gather(*(reader.read() for reader, _ in idle[:9]), return_exceptions=True)
+            closed = await asyncio.wait_for(ends, 5)
+            for _, writer in idle:
+                writer.close()
+        return head.split()[1], len(closed)
+
+    assert bounded(scene()) == ("200", 9)
