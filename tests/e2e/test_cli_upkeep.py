@@ -130,7 +130,7 @@ def test_doctor_warns_of_a_large_database_and_of_one_that_others_can_read(shell:
 
     assert found["size"][0][0] == "warn"
     assert "jobs are kept until they are pruned" in found["size"][0][1]
-    assert "mode 0644" in found["database"][0][1]
+    assert "mode 0640" in found["database"][0][1]
 
 
 @pytest.mark.parametrize("size", ["nan", "-1", "0", "inf"])

@@ -17,6 +17,7 @@ from apps.collabiq.records import MAIL_PIPELINE
 from apps.collabiq.settings import Settings
 from redrive import Job, Redrive
 from redrive.engine.delivery.outbox import Delivery
+from redrive.engine.replay.rules import record_rules
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.worker import Worker
 from tests.inline import at_once, inline_parts
@@ -46,6 +47,7 @@ def work_off(settings: Settings, rd: Redrive, *, concurrency: int = 1) -> list[J
     with open_clients(rd, settings) as clients:
         pipeline = pipeline_of(settings, clients)
         jobs = [rd.submit(pipeline, MailRef(each), key=each) for each in clients.source.ids()]
+        record_rules(rd.store, [pipeline])
 
         async def scene() -> None:
             names = (f"w{n}" for n in itertools.count(1))

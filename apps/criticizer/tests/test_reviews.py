@@ -36,7 +36,8 @@ def test_the_model_reviews_and_the_webhook_is_told(upstream: Upstream, settings:
     (told,) = upstream.asked["/hook"]
     assert result.status == "complete"
     assert asked.headers["authorization"] == f"Bearer {KEY}"
-    assert told.headers["idempotency-key"] == "criticizer:1:notify"
+    assert told.headers["idempotency-key"].startswith("criticizer:")
+    assert told.headers["idempotency-key"].endswith("-1:notify")
     assert json.loads(told.body)["findings"] == [FINDING]
     assert result.notes["request_id"] == "req_42"
 
@@ -209,7 +210,8 @@ def test_a_mail_holds_the_review_and_the_key(
     run(order(upstream, "smtp:team@example.org"), settings)
 
     (mail,) = mailbox.messages
-    assert (mail["To"], mail["Idempotency-Key"]) == ("team@example.org", "criticizer:1:notify")
+    assert mail["To"] == "team@example.org"
+    assert mail["Idempotency-Key"].endswith("-1:notify")
     assert mail["Subject"] == "Review of /change.patch: 1 finding (gpt-4o-mini)"
     assert "prices.py:3: error" in str(mail.get_payload())
 
