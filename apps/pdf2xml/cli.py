@@ -109,15 +109,18 @@ def gateway(
 def purge(
     *,
     older_than: Annotated[
-        float | None, typer.Option("--older-than", metavar="SECONDS", help="Instead of PDF2XML_RETENTION.")
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="Such as 12h or 30d; instead of PDF2XML_RETENTION."),
     ] = None,
 ) -> None:
     """Delete results and sources that are older than the retention; the API does it by itself, again and again."""
     from apps.pdf2xml.jobs import Jobs
+    from redrive.cli.input.times import duration
 
+    age = None if older_than is None else duration("--older-than", older_than)
     jobs = Jobs(Settings.read())
     try:
-        typer.echo(f"{jobs.purge(older_than)} files deleted")
+        typer.echo(f"{jobs.purge(age)} files deleted")
     finally:
         jobs.close()
 

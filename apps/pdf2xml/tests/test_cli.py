@@ -57,12 +57,26 @@ def test_wrong_settings_end_a_command_with_2_and_one_line(tmp_path: Path) -> Non
     assert run.stderr.startswith("error: PDF2XML_LEASES is not a setting")
 
 
+def test_an_age_needs_its_unit(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [*COMMAND, "purge", "--older-than", "30"],
+        cwd=ROOT,
+        env={**os.environ, "PDF2XML_FOLDER": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert run.returncode == 2
+    assert "--older-than must be a duration with a unit, got '30'" in run.stderr
+
+
 def test_purge_deletes_what_is_older_than_the_retention(site: Site, visitor: Visitor) -> None:
     job = visitor.submit(pdf())
     visitor.wait(job, "complete")
 
     environment = {**os.environ, **site.settings.environment()}
-    for age, code in (("3600", 200), ("0", 404)):
+    for age, code in (("1h", 200), ("0s", 404)):
         run = subprocess.run(
             [*COMMAND, "purge", "--older-than", age],
             cwd=ROOT,
