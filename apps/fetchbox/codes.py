@@ -45,8 +45,7 @@ CODES: Final = CodeSet("fetchbox", [
             line="The handler refused it.", hint="Read the message; correct the manifest or the handler, then replay."),
     OwnCode("HANDLER_ERROR", category=Category.BUG, retryable=False,
             line="The handler has a bug.", hint="Read the stack; fix the handler, deploy, then replay."),
-    # Retryable, because other proxies may help; once, because none is left now.
-    OwnCode("DOWNLOAD_PROXY_EXHAUSTED", [ProxiesExhaustedError], category=Category.NETWORK, retryable=True, max_attempts=1,
+    OwnCode("DOWNLOAD_PROXY_EXHAUSTED", [ProxiesExhaustedError], category=Category.NETWORK, retryable=True,
             line="Every proxy of the pool was tried.", hint="Check the pool and its fallbacks, then replay."),
     OwnCode("DOWNLOAD_ADDRESS_REFUSED", category=Category.REJECTED, retryable=False,
             line="The address is private.", hint="Allow private addresses if it may be fetched, then replay; else discard."),

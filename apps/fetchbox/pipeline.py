@@ -28,7 +28,7 @@ from apps.fetchbox.manifest import Task, bad_header, url_problem
 from apps.fetchbox.metrics import DOWNLOADS
 from apps.fetchbox.settings import Config, JobType, Settings
 from apps.fetchbox.transfer.download import Body, Downloader, Part, sweep
-from apps.fetchbox.transfer.proxies import ProxiesExhaustedError, Proxy, proxies_of
+from apps.fetchbox.transfer.proxies import ProxiesExhaustedError, is_of_proxy, proxies_of
 from apps.fetchbox.transfer.storage import Buckets
 from redrive import (
     Backoff,
@@ -129,14 +129,17 @@ async def _fetched(task: Task, part: Part, file: FileIO, clients: Clients, ctx: 
     kind = clients.type_of(task)
     if (wrong := url_problem(task.url, clients.settings.limits.url_max)) is not None:
         raise Fail(code="VALIDATION_INVALID_URL", message=f"the URL {wrong}")
-    proxy = _proxy(kind, clients, ctx)
+    proxies = proxies_of(clients.config.pools, kind.pool, ctx.job_id)
+    proxy = proxies[(ctx.attempt - 1) % len(proxies)] if proxies else None
     ctx.note("proxy", "direct" if proxy is None else proxy.name)
     headers = _headers(task, kind, clients)
     pool = "direct" if proxy is None else proxy.pool
     try:
         body = await clients.downloader.fetch(task.url, headers, part, file, proxy)
-    except Exception:
+    except Exception as error:
         DOWNLOADS.labels(pool=pool, outcome="failed").inc()
+        if proxies and ctx.attempt >= len(proxies) and is_of_proxy(error):
+            raise ProxiesExhaustedError(kind.pool, len(proxies), error) from error
         raise
     DOWNLOADS.labels(pool=pool, outcome="ok").inc()
     ctx.note("status", body.status)
@@ -144,18 +147,6 @@ async def _fetched(task: Task, part: Part, file: FileIO, clients: Clients, ctx: 
         part.remove()
         raise Fail(code="DOWNLOAD_CHECKSUM", message=f"its SHA-256 is {body.sha256}")
     return body
-
-
-def _proxy(kind: JobType, clients: Clients, ctx: Context) -> Proxy | None:
-    """Return the proxy of this attempt; None for a direct connection."""
-    if not kind.pool:
-        return None
-    known = proxies_of(clients.config.pools, kind.pool, ctx.job_id)
-    if ctx.attempt > len(known):
-        ctx.note("proxy", f"proxies/{kind.pool}")
-        problem = f"all {len(known)} proxies of the pool {kind.pool} and its fallbacks were tried"
-        raise ProxiesExhaustedError(problem)
-    return known[ctx.attempt - 1]
 
 
 def _headers(task: Task, kind: JobType, clients: Clients) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -76,6 +76,29 @@ def test_a_change_is_stored_once_however_often_it_is_delivered_and_the_receipt_i
     assert asyncio.run(scene()) == ["letters/1", "letters/1", "letters/2", "letters/1"]
     bodies = [msgspec.json.decode(each) for each in asyncio.run(stored(address(server), "letters"))]
     assert [each["delivery"] for each in bodies] == ["a-1-1-1", "a-1-1-2"]
+
+
+@pytest.mark.parametrize(
+    ("max_age", "age", "window"),
+    [(None, 0, 1_200), (timedelta(days=90), 7_776_000, 1_200), (60, 60, 60)],
+)
+def test_a_stream_that_is_made_keeps_its_messages_as_long_as_it_is_told(
+    server: Server, max_age: timedelta | float | None, age: float, window: float
+) -> None:
+    async def scene() -> tuple[float | None, float | None]:
+        for each in (max_age, 5.0):
+            # The second one finds the stream, and leaves it as it is.
+            sink = Nats(address(server), stream="aged", subject="aged", max_age=each)
+            await sink.deliver(letter())
+            await sink.close()
+        client = await connected(address(server))
+        try:
+            config = (await client.jetstream().stream_info("aged")).config
+            return config.max_age, config.duplicate_window
+        finally:
+            await client.close()
+
+    assert asyncio.run(scene()) == (age, window)
 
 
 def test_the_body_is_made_by_a_function_which_may_leave_a_change_out(server: Server) -> None:

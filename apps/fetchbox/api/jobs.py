@@ -30,15 +30,19 @@ from redrive.engine.clock import instant
 
 ERRORS_MAX: Final = 1_000
 LOG_MAX: Final = 1_000
+TENANT: Final = "default"
+"""Who posts if nobody says otherwise."""
 STATUSES: Final = {"partial_success": "partial"}
 """A run's words that FetchBox has others for."""
 MANIFESTS: Final = "manifests"
-"""Where manifests are kept in a bucket; a task has no key there."""
+"""Where manifests are kept in a bucket."""
+TENANTS: Final = "tenants"
+"""Where the objects of tenants are, other than the default one: no tenant writes over another's."""
+RESERVED: Final = frozenset({MANIFESTS, TENANTS})
+"""What no prefix, id or handler may begin a key with."""
 _NUMBERED: Final = re.compile("#(?=[0-9]+$)")
 RETRY_SECONDS: Final = 0.1
 ATTEMPTS: Final = 3
-
-T = Any
 
 
 def patient(retry_seconds: float = RETRY_SECONDS) -> Callable[..., Any]:
@@ -125,18 +129,18 @@ def plan_tasks(order: Order, job_id: str, handler: Handler, limits: Limits) -> l
     """Return the tasks that the handler makes of a manifest; raises the problem of its refusal or its bug."""
     resources = {each.id: each for each in order.manifest.resources}
     try:
-        tasks = [
-            _task(order, job_id, each, resources[each.resource_id]) for each in handler.plan(order.manifest)
-        ]
+        planned = list(handler.plan(order.manifest))
+        tasks = [_task(order, job_id, each, resources[each.resource_id]) for each in planned]
     except HandlerRefusedError as error:
         raise problem(422, "HANDLER_REFUSED", str(error)) from error
     except Exception as error:
         raise problem(500, "HANDLER_ERROR", "the handler of this type has a bug") from error
+    if any(_key(order, each).partition("/")[0].lower() in RESERVED for each in planned):
+        places = " or ".join(f"{name}/" for name in sorted(RESERVED))
+        raise problem(422, "VALIDATION_INVALID_FIELD", f"no key may be below {places}", field="resources")
     wrong = next(
         (each for each in tasks if url_problem(each.url, limits.url_max) or bad_header(each.headers)), None
     )
-    if any(each.key.partition("/")[0].lower() == MANIFESTS for each in tasks):
-        raise problem(422, "VALIDATION_INVALID_FIELD", f"no key may be below {MANIFESTS}/", field="resources")
     keys = [each.key for each in tasks]
     if order.kind.handler == "default" and len(set(keys)) != len(keys):
         place = next(place for place, key in enumerate(keys) if key in keys[:place])
@@ -148,19 +152,25 @@ def plan_tasks(order: Order, job_id: str, handler: Handler, limits: Limits) -> l
 
 
 def _task(order: Order, job_id: str, planned: Planned, resource: Resource) -> Task:
-    prefix = order.manifest.storage.prefix
+    key = _key(order, planned)
     return Task(
         job_id=job_id,
         task_id=planned.resource_id,
         tenant=order.tenant,
         type=order.manifest.type,
         url=planned.url,
-        key=f"{prefix.rstrip('/')}/{_safe(planned.key)}" if prefix else _safe(planned.key),
+        key=key if order.tenant == TENANT else f"{TENANTS}/{order.tenant}/{key}",
         headers=dict(planned.headers),
         tags=resource.tags,
         sha256=resource.sha256,
         trace_id=order.trace_id,
     )
+
+
+def _key(order: Order, planned: Planned) -> str:
+    """Return the place of an object among those of its tenant."""
+    prefix = order.manifest.storage.prefix
+    return f"{prefix.rstrip('/')}/{_safe(planned.key)}" if prefix else _safe(planned.key)
 
 
 def _safe(key: str) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from fastapi import FastAPI, Query, Request, Response
 
 from apps.fetchbox.api.health import Health
-from apps.fetchbox.api.jobs import Accepted, Jobs, Order, patient, plan_tasks
+from apps.fetchbox.api.jobs import TENANT, Accepted, Jobs, Order, patient, plan_tasks
 from apps.fetchbox.handlers import Handler, load_handlers
 from apps.fetchbox.manifest import parse, problem
 from apps.fetchbox.pipeline import pipeline_of
@@ -46,7 +46,6 @@ from redrive.web import (
 
 logger = logging.getLogger("fetchbox")
 
-TENANT: Final = "default"
 KEY_MAX: Final = 255
 TENANT_MAX: Final = 64
 FOLLOW_SECONDS: Final = 0.25

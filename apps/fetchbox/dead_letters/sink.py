@@ -33,7 +33,13 @@ def letter_sink(settings: Settings) -> Sink:
     if not settings.nats_url:
         return Files(settings.root / "dead-letters", name=SINK)
     return LetterStream(
-        settings.nats_url, stream=STREAM, subject=SUBJECT, name=SINK, body=encode, payload="include"
+        settings.nats_url,
+        stream=STREAM,
+        subject=SUBJECT,
+        name=SINK,
+        body=encode,
+        payload="include",
+        max_age=settings.keep_letters_days * 86_400.0,
     )
 
 

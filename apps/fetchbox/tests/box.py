@@ -35,6 +35,9 @@ pool = "eu"
 [types.exhausted]
 pool = "broken"
 
+[types.good]
+pool = "good"
+
 [types.refusing]
 handler = "refusing"
 
@@ -56,6 +59,9 @@ fallback = "us"
 
 [pools.us]
 tiers = [["{three}"]]
+
+[pools.good]
+tiers = [["{two}"], ["{three}"]]
 
 [pools.broken]
 tiers = [["{one}"], ["{one}"]]

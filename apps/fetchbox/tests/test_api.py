@@ -46,6 +46,8 @@ def resource(**changes: object) -> dict[str, Any]:
         (manifest(storage={"prefix": "manifests/x"}), 422, "VALIDATION_INVALID_FIELD", "resources"),
         (manifest(storage={"prefix": "Manifests"}), 422, "VALIDATION_INVALID_FIELD", "resources"),
         (resource(id="manifests"), 422, "VALIDATION_INVALID_FIELD", "resources"),
+        (resource(id="tenants/acme/x"), 422, "VALIDATION_INVALID_FIELD", "resources"),
+        (manifest(storage={"prefix": "tenants"}), 422, "VALIDATION_INVALID_FIELD", "resources"),
         (resource(id="./manifests/default/default/x.json"), 422, "VALIDATION_INVALID_FIELD", "resources"),
         (manifest(metadata=[1]), 422, "VALIDATION_INVALID_FIELD", "metadata"),
         (resource(id=""), 422, "VALIDATION_INVALID_FIELD", "resources[0].id"),

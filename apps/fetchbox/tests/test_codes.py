@@ -15,7 +15,7 @@ from obstore.exceptions import GenericError, NotFoundError, PermissionDeniedErro
 from apps.fetchbox.codes import CODES, FAMILIES
 from apps.fetchbox.pipeline import pipeline_of
 from apps.fetchbox.settings import Settings
-from apps.fetchbox.transfer.proxies import ProxiesExhaustedError
+from apps.fetchbox.transfer.proxies import ProxiesExhaustedError, is_of_proxy
 from redrive import Fail, classify
 
 REQUEST = httpx.Request("GET", "http://example.org/")
@@ -113,7 +113,6 @@ def test_the_policies_are_those_of_the_settings() -> None:
     assert [
         upload.retry.backoff.delay(n, 0.999) > upload.retry.backoff.delay(n - 1, 0.999) for n in (2, 3)
     ] == [True] * 2
-    assert CODES["DOWNLOAD_PROXY_EXHAUSTED"].max_attempts == 1
 
 
 @pytest.mark.req("FB-9.1")
@@ -130,6 +129,25 @@ def test_the_page_about_failures_has_every_code_with_what_happens_and_what_to_do
         entries = [entry for entry in (*CODES.codes, CODES.otherwise) if entry.name == name]
         assert str(entries[-1].hint) in row
         assert ("fails at once" in row) == any(entry.retryable is False for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_the_proxy"),
+    [
+        (httpx.ProxyError("403 Forbidden"), True),
+        (httpx.ConnectError("refused"), True),
+        (httpx.ConnectTimeout("slow"), True),
+        (status(502), True),
+        (status(504), True),
+        (status(500), False),
+        (status(503), False),
+        (status(407), False),
+        (httpx.ReadTimeout("slow"), False),
+        (caused(httpx.ConnectError("x"), ssl.SSLCertVerificationError(1, "verify failed")), False),
+    ],
+)
+def test_only_what_a_proxy_does_wrong_exhausts_its_pool(error: Exception, is_the_proxy: bool) -> None:
+    assert is_of_proxy(error) == is_the_proxy
 
 
 def test_certificates_that_do_not_fit_are_failures_of_the_network() -> None:

@@ -12,7 +12,7 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from apps.fetchbox.tests.box import Box
+from apps.fetchbox.tests.box import Box, until
 from apps.fetchbox.tests.servers import LARGE, S3Front
 from redrive import connect
 
@@ -324,11 +324,45 @@ def test_a_pool_whose_proxies_all_failed_is_exhausted(box: Box) -> None:
 
     assert snapshot["last_error"]["code"] == "DOWNLOAD_PROXY_EXHAUSTED"
     assert "the pool broken" in snapshot["last_error"]["message"]
-    assert snapshot["last_error"]["context"]["proxy"] == "proxies/broken"
-    assert [each["code"] for each in box.lines(job)] == ["DOWNLOAD_HTTP_5XX"] * 2 + [
-        "DOWNLOAD_PROXY_EXHAUSTED"
-    ]
+    lines = box.lines(job)
+    # The policy says how often it is tried, not the number of proxies.
+    assert [each["code"] for each in lines] == ["DOWNLOAD_HTTP_5XX"] + ["DOWNLOAD_PROXY_EXHAUSTED"] * 4
+    assert {each["proxy"] for each in lines} == {"proxies/broken#1", "proxies/broken#2"}
+    assert snapshot["last_error"]["context"]["proxy"] == lines[-1]["proxy"]
     assert box.origin.requests["/file/never"] == 0
+
+
+@pytest.mark.req("FB-3.1")
+def test_an_origin_is_tried_as_often_as_the_policy_says_through_fewer_proxies(box: Box) -> None:
+    job = box.accepted("/status/500/proxied", "/flaky/503/4/proxied", type="good")
+
+    snapshot = box.ended(job)
+
+    codes = {line["task_id"]: line["code"] for line in box.lines(job)}
+    assert (snapshot["resources_completed"], snapshot["resources_failed"]) == (1, 1)
+    assert codes == {"status-500-proxied": "DOWNLOAD_HTTP_5XX", "flaky-503-4-proxied": None}
+    assert box.origin.requests["/status/500/proxied"] == box.origin.requests["/flaky/503/4/proxied"] == 5
+    assert {each["via"] for each in box.origin.seen("/status/500/proxied")} == {"two", "three"}
+
+
+def test_tenants_that_share_a_bucket_do_not_write_over_each_other_s_objects(box: Box) -> None:
+    jobs = {
+        tenant: box.post(
+            box.manifest(f"shared=/file/{tenant}", storage={"prefix": "same"}), X_Tenant=tenant
+        ).json()["job_id"]
+        for tenant in ("default", "acme", "bolt")
+    }
+    for tenant, job in jobs.items():
+        until(
+            lambda tenant=tenant, job=job: box.client.get(
+                f"/jobs/{job}", headers={"X-Tenant": tenant}
+            ).json()["resources_completed"]
+        )
+
+    places = ["same/shared", "tenants/acme/same/shared", "tenants/bolt/same/shared"]
+    assert [(box.objects / place).read_bytes() for place in places] == [
+        tenant.encode() * 100 for tenant in jobs
+    ]
 
 
 @pytest.mark.req("FB-3.2", "FB-5.1")

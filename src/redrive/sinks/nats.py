@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -19,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from redrive.core.arguments import seconds
 from redrive.errors import ConfigurationError
 from redrive.redaction.process import register_secret
 from redrive.sinks.base import Input, Payload, SunkLetter, as_members, checked_input, checked_payload
@@ -32,6 +34,8 @@ ANSWER_SECONDS: Final = 5.0
 DUPLICATE_SECONDS: Final = 1_200.0
 """The window for duplicates of a stream that the sink makes: longer than the longest pause between two deliveries."""
 SECRET_MIN: Final = 8
+AGE_MIN: Final = 1.0
+"""The shortest time for which messages can be kept, in seconds."""
 
 _STREAM: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _SUBJECT: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -49,7 +53,8 @@ class Nats:
     """Publishes each change of a dead letter to `subject`, which the stream `stream` stores; a missing stream is made.
 
     `url` is that of a server, `nats://host:4222`, with user and password if necessary. `body` makes the message, JSON by default;
-    it may return None for changes that are not to be sent.
+    it may return None for changes that are not to be sent. `max_age` is how long a stream that is made keeps its messages, forever
+    by default; one that exists is left as it is.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Nats:
         subject: str,
         name: str = "nats",
         body: Body = json_body,
+        max_age: timedelta | float | None = None,
         payload: Payload = "exclude",
         input: Input = "exclude",  # noqa: A002 - the field of the letter has this name.
     ) -> None:
@@ -77,6 +83,9 @@ class Nats:
                 fix="json_body.",
             )
         self._body = body
+        self._max_age = (
+            None if max_age is None else seconds(f"Nats({name}).max_age", max_age, minimum=AGE_MIN)
+        )
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
         """One per event loop: a client belongs to the loop it was made on."""
 
@@ -120,7 +129,7 @@ class Nats:
         await self.close()
         made = await connected(self._url)
         try:
-            await _ensure_stream(made, self._stream, self._subject)
+            await _ensure_stream(made, self._stream, self._subject, self._max_age)
         except BaseException:
             await _closed(made)
             raise
@@ -172,7 +181,7 @@ def _context(client: Client) -> JetStreamContext:
     return JetStreamContext(client, timeout=ANSWER_SECONDS)
 
 
-async def _ensure_stream(client: Client, stream: str, subject: str) -> None:
+async def _ensure_stream(client: Client, stream: str, subject: str, max_age: float | None) -> None:
     """Make the stream unless there is one; somebody else may make it at the same time."""
     from nats.js.api import StreamConfig
     from nats.js.errors import NotFoundError
@@ -181,7 +190,9 @@ async def _ensure_stream(client: Client, stream: str, subject: str) -> None:
     try:
         await context.stream_info(stream)
     except NotFoundError:
-        wanted = StreamConfig(name=stream, subjects=[subject], duplicate_window=DUPLICATE_SECONDS)
+        # The server refuses a window that is longer than the messages are kept.
+        window = DUPLICATE_SECONDS if max_age is None else min(DUPLICATE_SECONDS, max_age)
+        wanted = StreamConfig(name=stream, subjects=[subject], duplicate_window=window, max_age=max_age)
         await context.add_stream(wanted)  # pyright: ignore[reportUnknownMemberType] - declared with untyped options.
 
 

@@ -28,6 +28,8 @@ from redrive.sinks import nats as module
         ({"body": "json"}, "body"),
         ({"payload": "yes"}, "payload"),
         ({"input": "yes"}, "input"),
+        ({"max_age": 0}, "max_age"),
+        ({"max_age": "90d"}, "max_age"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(wrong: dict[str, object], field: str) -> None:
