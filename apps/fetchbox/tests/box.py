@@ -26,6 +26,18 @@ X-Type = "default"
 [types.s3]
 bucket = "s3://fetch"
 
+[types.google]
+bucket = "gs://fetch"
+
+[types.nogoogle]
+bucket = "gs://missing"
+
+[types.azure]
+bucket = "az://fetch"
+
+[types.noazure]
+bucket = "az://missing"
+
 [types.nobucket]
 bucket = "s3://missing"
 

@@ -13,7 +13,9 @@ import httpx
 import pytest
 from moto.server import ThreadedMotoServer
 
+from apps.fetchbox.tests import clouds
 from apps.fetchbox.tests.box import CONFIG, PLUGIN, Box
+from apps.fetchbox.tests.clouds import Cloud
 from apps.fetchbox.tests.servers import Broker, Origin, Process, S3Front, proxy
 from redrive.engine import observers
 from tools import pytest_requirements
@@ -52,6 +54,20 @@ def s3() -> Generator[S3Front]:
 
 
 @pytest.fixture(scope="session")
+def gcs() -> Generator[Cloud]:
+    server = clouds.google()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def azure() -> Generator[Cloud]:
+    server = clouds.azure()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Broker]:
     server = Broker(tmp_path_factory.mktemp("nats"))
     yield server
@@ -60,7 +76,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Broker]:
 
 @pytest.fixture(scope="session")
 def box(
-    tmp_path_factory: pytest.TempPathFactory, origin: Origin, s3: S3Front, broker: Broker
+    tmp_path_factory: pytest.TempPathFactory,
+    origin: Origin,
+    s3: S3Front,
+    gcs: Cloud,
+    azure: Cloud,
+    broker: Broker,
 ) -> Generator[Box]:
     folder = tmp_path_factory.mktemp("fetchbox")
     with ExitStack() as stack:
@@ -75,7 +96,7 @@ def box(
         for name, text in PLUGIN.items():
             (plugin / name).parent.mkdir(parents=True, exist_ok=True)
             (plugin / name).write_text(text)
-        environment = environment_of(folder, config, plugin, s3, broker)
+        environment = environment_of(folder, config, plugin, s3, broker) | clouds.environment(gcs, azure)
         api = Process(
             [sys.executable, "-m", "apps.fetchbox", "serve", "--port", "0"], environment, folder / "api.log"
         )

@@ -352,13 +352,12 @@ def test_tenants_that_share_a_bucket_do_not_write_over_each_other_s_objects(box:
         ).json()["job_id"]
         for tenant in ("default", "acme", "bolt")
     }
-    for tenant, job in jobs.items():
-        until(
-            lambda tenant=tenant, job=job: box.client.get(
-                f"/jobs/{job}", headers={"X-Tenant": tenant}
-            ).json()["resources_completed"]
-        )
 
+    def is_done(tenant: str) -> bool:
+        answer = box.client.get(f"/jobs/{jobs[tenant]}", headers={"X-Tenant": tenant})
+        return bool(answer.json()["resources_completed"])
+
+    until(lambda: all(map(is_done, jobs)))
     places = ["same/shared", "tenants/acme/same/shared", "tenants/bolt/same/shared"]
     assert [(box.objects / place).read_bytes() for place in places] == [
         tenant.encode() * 100 for tenant in jobs

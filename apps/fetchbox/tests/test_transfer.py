@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import stat
@@ -182,6 +183,29 @@ def test_an_object_in_a_folder_is_on_the_disk_when_it_is_stored(
     synced.clear()
     assert asyncio.run(bucket.has("b/file", digest))
     assert synced == wanted("b/file")
+
+
+def test_a_folder_takes_the_file_itself_and_copies_it_only_from_another_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = Bucket((tmp_path / "objects").as_uri(), timeout=1)
+    file = tmp_path / "file"
+
+    def stored(key: str) -> bool:
+        file.write_bytes(key.encode())
+        before = file.stat().st_ino
+        asyncio.run(bucket.put_file(key, file, sha256="", content_type="text/plain"))
+        path = tmp_path / "objects" / key
+        assert path.read_bytes() == key.encode()
+        return path.stat().st_ino == before
+
+    def refuse(_self: Path, _target: Path) -> None:
+        raise OSError(errno.EXDEV, "another file system")
+
+    assert stored("a/same")
+    monkeypatch.setattr(Path, "replace", refuse)
+    assert not stored("a/other")
+    assert file.exists()
 
 
 def test_a_worker_sweeps_what_is_left_in_the_spool_for_a_day(origin: Origin, tmp_path: Path) -> None:

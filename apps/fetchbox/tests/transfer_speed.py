@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import multiprocessing
+import os
 import shutil
 import tempfile
 import threading
@@ -65,8 +66,9 @@ def origin(ready: Connection) -> None:
 
 
 async def bare(urls: list[str], folder: Path) -> None:
-    """Download and upload as a short script would: stream into a file with its SHA-256, then put the file."""
-    store = LocalStore(folder / "objects", mkdir=True)
+    """Download and upload as a short script would: stream into a file with its SHA-256, put the file, wait for the disk."""
+    objects = folder / "objects"
+    store = LocalStore(objects, mkdir=True)
     limits = httpx.Limits(max_connections=CONCURRENCY, max_keepalive_connections=CONCURRENCY)
     slots = asyncio.Semaphore(CONCURRENCY)
     (folder / "spool").mkdir(parents=True)
@@ -83,9 +85,20 @@ async def bare(urls: list[str], folder: Path) -> None:
                             digest.update(chunk)
                             file.write(chunk)
                 await obstore.put_async(store, str(number), path)
+                await asyncio.to_thread(synced, objects / str(number))
                 path.unlink()
 
         await asyncio.gather(*(one(number, url) for number, url in enumerate(urls)))
+
+
+def synced(path: Path) -> None:
+    """Wait until an object, and its name in the folder, are on the disk; FetchBox promises no less."""
+    for each in (path, path.parent):
+        handle = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def ours(urls: list[str], folder: Path) -> None:

@@ -88,7 +88,8 @@ class Part:
 
     def begin(self, file: FileIO, validator: str) -> None:
         """Start the file anew, with the validator of the response."""
-        file.truncate(0)
+        if os.fstat(file.fileno()).st_size:
+            file.truncate(0)
         if validator:
             self._about.write_text(validator, encoding="utf-8")
         elif self._about.exists():

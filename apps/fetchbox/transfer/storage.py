@@ -54,7 +54,12 @@ class Bucket:
         return found.attributes.get("sha256") == sha256
 
     async def put_file(self, key: str, file: Path, *, sha256: str, content_type: str) -> None:
-        """Store a file as an object, in parts if it is large; atomic, and durable when this returns."""
+        """Store a file as an object, in parts if it is large; atomic, and durable when this returns.
+
+        A folder takes the file itself, if both are on one file system.
+        """
+        if self._folder is not None and await asyncio.to_thread(_moved, file, self._folder, key):
+            return
         attributes = None if self._folder is not None else {"Content-Type": content_type, "sha256": sha256}
         await obstore.put_async(self._store, key, file, attributes=attributes)
         await self._keep(key)
@@ -105,6 +110,19 @@ def _is_durable(folder: Path, key: str, sha256: str) -> bool:
     if is_same:
         _sync(folder, key)
     return is_same
+
+
+def _moved(file: Path, folder: Path, key: str) -> bool:
+    """Make a file an object of a folder, durably; return False if it has to be copied."""
+    path = folder / key
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(path)
+    except OSError:
+        # Another file system, or a key that is no name of a file: the library copies it, or says what is wrong with it.
+        return False
+    _sync(folder, key)
+    return True
 
 
 def _sync(folder: Path, key: str) -> None:

@@ -21,6 +21,8 @@ from redrive.telemetry.labels import BREAKERS_MAX, CODES_MAX, LANES_MAX, OTHER, 
 STEP: Final = 50_000
 """Attempts that are added up in one query: a worker that shares the connection waits for no longer than that."""
 ALWAYS: Final = -1e18
+OUTCOMES: Final = ("ok", "retry", "hold", "dead", "crashed", "cancelled", "skipped")
+"""In the order in which the statement `attempt_tally` numbers them."""
 
 
 class Place(NamedTuple):
@@ -36,8 +38,8 @@ class _Tally(NamedTuple):
     """Attempts of one kind."""
 
     lane: int
-    outcome: str
-    code: str | None
+    outcome: int
+    """Its place among `OUTCOMES`."""
     bucket: int
     attempts: int
     seconds: float
@@ -126,8 +128,12 @@ class StoreReadings:
             first, after = 0, place.ended_at
         while first < newest.seq:
             last = min(first + STEP, newest.seq)
-            for row in self._store.query("attempt_tally", first, last, after, *DURATIONS):
-                self._add(_Tally(*cast("tuple[int, str, str | None, int, int, float]", row)))
+            tallies = self._store.query("attempt_tally", first, last, after, *DURATIONS)
+            failures = self._store.query("failure_tally", first, last, after)
+            for row in tallies:
+                self._add(_Tally(*cast("tuple[int, int, int, int, float]", row)))
+            for lane, outcome, code, count in failures:
+                self._add_failures(cast("int", lane), str(outcome), str(code or OTHER), cast("int", count))
             first = last
             # What was counted must not be counted again if the store does not answer the next question.
             self._place = Place(last, ended_at=place.ended_at)
@@ -136,16 +142,19 @@ class StoreReadings:
 
     def _add(self, tally: _Tally) -> None:
         names, count = self._names.get(tally.lane, (OTHER, OTHER)), tally.attempts
-        coded = self._codes.of(tally.code or OTHER)
-        self._totals["redrive_attempts_total"][*names, tally.outcome] += count
-        if tally.outcome == "retry":
-            self._totals["redrive_retries_total"][*names, *coded] += count
-        elif tally.outcome == "hold":
+        outcome = OUTCOMES[tally.outcome]
+        self._totals["redrive_attempts_total"][*names, outcome] += count
+        if outcome == "hold":
             self._totals["redrive_holds_total"][names] += count
-        elif tally.outcome == "dead":
+        self.durations.setdefault(names, Durations()).add(tally.bucket, count, tally.seconds)
+
+    def _add_failures(self, lane: int, outcome: str, code: str, count: int) -> None:
+        names, coded = self._names.get(lane, (OTHER, OTHER)), self._codes.of(code)
+        if outcome == "retry":
+            self._totals["redrive_retries_total"][*names, *coded] += count
+        else:
             self._totals["redrive_dead_letters_total"][names] += count
             self._totals["jobs_failed_total"][coded] += count
-        self.durations.setdefault(names, Durations()).add(tally.bucket, count, tally.seconds)
 
 
 _COUNTED: Final = (

@@ -17,7 +17,7 @@ from prometheus_client import Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 import redrive
-from redrive import ConfigurationError, Pipeline, connect, stage, telemetry
+from redrive import ConfigurationError, Limit, Pipeline, connect, stage, telemetry
 from redrive.engine.observers import installed
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.errors import MissingExtraError, StoreUnavailableError
@@ -36,6 +36,13 @@ async def double(number: int) -> int:
 
 
 SHOP = Pipeline("shop", [double])
+
+
+async def turns(number: int) -> int:
+    """Take long enough for the worker to claim again meanwhile."""
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    return number
 
 
 @pytest.fixture
@@ -108,6 +115,26 @@ def test_lost_leases_reaped_jobs_and_limits_are_counted(metrics: Metrics, store:
     for name, count in (("redrive_lease_losses_total", 2), ("redrive_reaped_jobs_total", 3)):
         assert after[name,] - before[name,] == count
     assert after["redrive_limit_waits_total", "limited", "double"] == 1
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        Limit("plain", concurrency=1),
+        Limit("keyed", concurrency=1, key=lambda job: "same"),
+        Limit("costly", rate=40, burst=1, cost=lambda number: 1.0),
+    ],
+    ids=lambda limit: limit.name,
+)
+def test_a_claim_that_has_to_wait_for_a_limit_is_counted(metrics: Metrics, path: Path, limit: Limit) -> None:
+    pipeline = Pipeline(f"waits-{limit.name}", [stage(name="slow", limits=[limit])(turns)])
+
+    with connect(path) as rd:
+        rd.submit_many(pipeline, range(4))
+        rd.work([pipeline], until_idle=True)
+
+    waits = scraped(metrics.text()).get(("redrive_limit_waits_total", pipeline.name, "slow"), 0)
+    assert waits >= 1
 
 
 def test_a_worker_that_is_not_measured_any_more_is_not_counted(path: Path) -> None:

@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
+from collections import Counter
 from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -94,8 +99,9 @@ def test_each_reading_adds_what_came_since(rd: Redrive, monkeypatch: pytest.Monk
     }
 
 
+@pytest.mark.parametrize("statement", ["attempt_tally", "failure_tally"])
 def test_a_reading_that_was_cut_short_counts_nothing_twice(
-    rd: Redrive, monkeypatch: pytest.MonkeyPatch
+    rd: Redrive, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     monkeypatch.setattr(readings, "STEP", 2)
     reading = StoreReadings(rd.store)
@@ -104,7 +110,7 @@ def test_a_reading_that_was_cut_short_counts_nothing_twice(
 
     def failing(name: str, *parameters: object) -> object:
         nonlocal asked
-        asked += name == "attempt_tally"
+        asked += name == statement
         if asked == 3:
             raise OSError("gone")
         return query(name, *parameters)
@@ -114,6 +120,26 @@ def test_a_reading_that_was_cut_short_counts_nothing_twice(
         reading.read()
 
     assert sum(reading.read()["redrive_attempts_total"].values()) == 8
+
+
+def test_every_outcome_of_an_attempt_is_counted_as_what_it_is(filed: Redrive, tmp_path: Path) -> None:
+    reading = StoreReadings(filed.store)
+    work(filed, *range(1, 8))
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as direct:
+        for place, outcome in enumerate(readings.OUTCOMES, start=1):
+            direct.execute("UPDATE attempts SET outcome = ? WHERE seq % 7 = ? % 7", (outcome, place))
+        stored = Counter(outcome for (outcome,) in direct.execute("SELECT outcome FROM attempts"))
+        ((table,),) = direct.execute("SELECT sql FROM sqlite_schema WHERE name = 'attempts'")
+        direct.commit()
+
+    counted = reading.read()["redrive_attempts_total"]
+
+    found: Counter[str] = Counter()
+    for (*_, outcome), count in counted.items():
+        found[outcome] += int(count)
+    assert found == stored
+    assert set(stored) == set(readings.OUTCOMES)
+    assert set(re.findall("outcome = '([a-z]+)'", table)) == set(readings.OUTCOMES)
 
 
 def test_queues_and_leases_are_what_they_are_now(rd: Redrive) -> None:

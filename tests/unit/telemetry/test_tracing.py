@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 from opentelemetry.trace import StatusCode, get_current_span
 
-from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, connect, stage
+from redrive import Backoff, Batch, Context, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.store.records import ClaimRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import run_inline
@@ -187,6 +187,39 @@ def test_a_run_that_is_cut_off_ends_its_span(spans: Spans, path: Path) -> None:
     asyncio.run(stopped())
 
     assert (spans.one("endless.never").attributes or {})["redrive.outcome"] == "crashed"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_each_job_of_a_batch_has_a_span_in_its_own_trace_and_only_one_however_often_it_is_called(
+    spans: Spans, path: Path, *, is_async: bool
+) -> None:
+    inside: list[int] = []
+
+    def call(numbers: list[int]) -> list[int]:
+        inside.append(get_current_span().get_span_context().span_id)
+        if 13 in numbers:
+            raise ValueError("thirteen")
+        return numbers
+
+    async def acall(numbers: list[int]) -> list[int]:
+        return call(numbers)
+
+    embed = stage(name="embed", batch=Batch(size=3, on_error="split"), retry=RetryPolicy(1))
+    pipeline = Pipeline("batched", [embed(acall) if is_async else embed(call)])
+    with connect(path) as rd:
+        for number in (1, 13, 2):
+            with spans.caller():
+                rd.submit(pipeline, number)
+        rd.work([pipeline], until_idle=True)
+
+    found = sorted(spans.named("batched.embed"), key=lambda span: (span.attributes or {})["redrive.job_id"])
+    callers = spans.named("caller")
+    assert [is_below(span, caller) for span, caller in zip(found, callers, strict=True)] == [True] * 3
+    assert [(span.attributes or {})["redrive.outcome"] for span in found] == ["ok", "dead", "ok"]
+    # The function runs inside of one of them, and leaves all.
+    assert inside[0] in {span.context.span_id for span in found if span.context}
+    assert len(inside) > 1
+    assert not get_current_span().get_span_context().is_valid
 
 
 def test_outside_its_attempt_no_span_is_current(spans: Spans) -> None:

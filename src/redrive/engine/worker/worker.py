@@ -44,6 +44,7 @@ from redrive.store.records import (
     ClaimRequest,
     Exchange,
     JobId,
+    LaneId,
     PhaseChange,
     Settlement,
     WorkerFacts,
@@ -386,6 +387,7 @@ class Worker:
         if not costly:
             return answer
         self._journal.release(costly, now)
+        self._report_limited({job.lane for job in costly})
         ids = {job.id for job in costly}
         kept = tuple(job for job in answer.claimed if job.id not in ids)
         return msgspec.structs.replace(answer, claimed=kept)
@@ -399,16 +401,20 @@ class Worker:
 
     def _observed(self, answer: Exchange, want: ClaimRequest) -> Exchange:
         """Report which lanes a claim had to leave out; return the answer with what traces need."""
-        full = [
-            self.lanes[lane]
-            for lane, left in want.limits.items()
-            if left <= 0 < want.limit and lane not in want.batched
-        ]
+        full = {
+            lane for lane, left in want.limits.items() if left <= 0 < want.limit and lane not in want.batched
+        }
+        # A lane whose limits have keys is left out when jobs wait there and none of their keys may start one.
+        full |= {lane for lane, keys in want.keys.items() if not keys and lane in self.limits.opens()}
         if full:
-            self._observers.report(lambda each: each.limited(full))
+            self._report_limited(full)
         if self._observers.of_attempts and answer.claimed:
             return self._observers.with_traces(self._store, answer)
         return answer
+
+    def _report_limited(self, lanes: Iterable[LaneId]) -> None:
+        found = [self.lanes[lane] for lane in lanes]
+        self._observers.report(lambda each: each.limited(found))
 
     def _report_commit(self, batch: list[Settlement], answer: Exchange) -> None:
         if self._observers and (batch or answer.claimed):

@@ -64,14 +64,21 @@ FROM attempts ORDER BY seq DESC LIMIT 1;
 SELECT 1 FROM attempts WHERE seq = ? AND job_id = ? AND dispatch = ?;
 
 -- name: attempt_tally
--- Attempts committed after one and up to another, which ended after a time: how many, and how long, by the upper limits ?4 to ?16.
-SELECT lane_id, outcome, code, CASE WHEN ended_at - started_at <= ?4 THEN 0 WHEN ended_at - started_at <= ?5 THEN 1
-    WHEN ended_at - started_at <= ?6 THEN 2 WHEN ended_at - started_at <= ?7 THEN 3 WHEN ended_at - started_at <= ?8 THEN 4
-    WHEN ended_at - started_at <= ?9 THEN 5 WHEN ended_at - started_at <= ?10 THEN 6 WHEN ended_at - started_at <= ?11 THEN 7
-    WHEN ended_at - started_at <= ?12 THEN 8 WHEN ended_at - started_at <= ?13 THEN 9 WHEN ended_at - started_at <= ?14 THEN 10
-    WHEN ended_at - started_at <= ?15 THEN 11 WHEN ended_at - started_at <= ?16 THEN 12 ELSE 13 END,
-    count(*), sum(ended_at - started_at)
-FROM attempts WHERE seq > ?1 AND seq <= ?2 AND ended_at > ?3 GROUP BY 1, 2, 3, 4;
+-- Attempts committed after one and up to another, which ended after a time: how many, and how long, by lane, outcome and the upper
+-- limits ?4 to ?16. The three are one number, because sorting by numbers costs half of sorting by texts.
+SELECT place / 128, place / 16 % 8, place % 16, count(*), sum(taken) FROM (
+    SELECT taken, lane_id * 128 + 16 * CASE outcome WHEN 'ok' THEN 0 WHEN 'retry' THEN 1 WHEN 'hold' THEN 2 WHEN 'dead' THEN 3
+        WHEN 'crashed' THEN 4 WHEN 'cancelled' THEN 5 ELSE 6 END + CASE WHEN taken <= ?4 THEN 0 WHEN taken <= ?5 THEN 1
+        WHEN taken <= ?6 THEN 2 WHEN taken <= ?7 THEN 3 WHEN taken <= ?8 THEN 4 WHEN taken <= ?9 THEN 5 WHEN taken <= ?10 THEN 6
+        WHEN taken <= ?11 THEN 7 WHEN taken <= ?12 THEN 8 WHEN taken <= ?13 THEN 9 WHEN taken <= ?14 THEN 10
+        WHEN taken <= ?15 THEN 11 WHEN taken <= ?16 THEN 12 ELSE 13 END AS place
+    FROM (SELECT lane_id, outcome, ended_at - started_at AS taken FROM attempts WHERE seq > ?1 AND seq <= ?2 AND ended_at > ?3))
+GROUP BY place;
+
+-- name: failure_tally
+-- The failed ones among them, by code.
+SELECT lane_id, outcome, code, count(*) FROM attempts
+WHERE seq > ?1 AND seq <= ?2 AND ended_at > ?3 AND (outcome = 'retry' OR outcome = 'dead') GROUP BY 1, 2, 3;
 
 -- name: retries_by_hand
 -- Since one line of the operator log, and its last line.

@@ -34,6 +34,7 @@ from redrive.testing.conformance.build import (
 QUERIES: dict[str, tuple[object, ...]] = {
     "all_rules": (),
     "attempt_tally": (0, 10, 0.0, *range(1, 14)),
+    "failure_tally": (0, 10, 0.0),
     "children": (1,),
     "list_of_key": (10, None, None, None, None, None, 10, "a"),
     "attempts": (1,),
