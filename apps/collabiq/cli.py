@@ -19,6 +19,7 @@ from apps.collabiq.secrets import load
 from apps.collabiq.settings import Settings
 from apps.collabiq.sinks import LocalPages
 from apps.collabiq.sources import check_mailbox
+from apps.tracing import trace_if_configured
 from redrive import ConfigurationError, RedriveError
 
 Output = Literal["text", "json"]
@@ -59,6 +60,7 @@ def main(
     log_level: Annotated[LogLevel, typer.Option("--log-level", help="The lowest level to log.")] = "warning",
 ) -> None:
     """Read mail, find collaborations, write a page about each."""
+    trace_if_configured()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     for name in ("collabiq", "redrive"):
         logging.getLogger(name).setLevel(log_level.upper())

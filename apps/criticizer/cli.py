@@ -21,6 +21,7 @@ from apps.criticizer.clients.fetch import order_key
 from apps.criticizer.clients.notify import recipient_problem
 from apps.criticizer.pipeline import flow
 from apps.criticizer.settings import Settings
+from apps.tracing import trace_if_configured
 from redrive import RedriveError, connect, redact
 
 app = typer.Typer(
@@ -168,6 +169,7 @@ def _git(repo: Path, *arguments: str) -> None:
 
 def main() -> None:
     """Run the command line."""
+    trace_if_configured()
     try:
         app()
     except RedriveError as error:

@@ -18,7 +18,7 @@ from apps.fetchbox.dead_letters.consumer import consume as consume_letters
 from apps.fetchbox.demo import run_demo
 from apps.fetchbox.pipeline import pipeline_of
 from apps.fetchbox.settings import Settings
-from apps.fetchbox.tracing import trace_if_configured
+from apps.tracing import trace_if_configured
 from redrive import RedriveError, connect, redact
 from redrive.telemetry import Metrics
 from redrive.web import serve as serve_app
@@ -63,7 +63,6 @@ def worker(
     _log(log_level)
     settings = Settings.read()
     pipeline = pipeline_of(settings)
-    trace_if_configured()
     settings.root.mkdir(parents=True, exist_ok=True)
     with connect(settings.database) as rd:
         schedule_retention(rd, settings)
@@ -110,6 +109,7 @@ def _log(level: str) -> None:
 
 def main() -> None:
     """Run the command line."""
+    trace_if_configured()
     try:
         app()
     except RedriveError as error:

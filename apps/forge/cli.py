@@ -33,6 +33,7 @@ from apps.forge import work
 from apps.forge.example import demo as demonstration
 from apps.forge.measurements import Made
 from apps.forge.spec import load_spec
+from apps.tracing import trace_if_configured
 from redrive import RedriveError, RunReport, redact
 
 app = typer.Typer(
@@ -301,6 +302,7 @@ def _print_picture(path: Path | None) -> None:
 
 def main() -> None:
     """Run the command line."""
+    trace_if_configured()
     try:
         app()
     except RedriveError as error:

@@ -18,6 +18,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -80,8 +81,8 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._reading, call)
 
     async def write(self, call: Callable[[], T]) -> T:
-        """Run a change on its threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._writing, call)
+        """Run a change on its threads, in the context of the request: a job that it submits belongs to the request's trace."""
+        return await asyncio.get_running_loop().run_in_executor(self._writing, copy_context().run, call)
 
     def row(self, job: JobView) -> str:
         """Return a job as a row of the page."""

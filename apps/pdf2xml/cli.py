@@ -16,6 +16,7 @@ import typer
 import redrive
 from apps.pdf2xml.pipeline import build
 from apps.pdf2xml.settings import Settings
+from apps.tracing import trace_if_configured
 from redrive import RedriveError, redact
 from redrive.telemetry import Metrics
 
@@ -140,6 +141,7 @@ def demo(
 
 def main() -> None:
     """Run the command line."""
+    trace_if_configured()
     try:
         app()
     except RedriveError as error:

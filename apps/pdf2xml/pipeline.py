@@ -8,10 +8,9 @@ is there already is the outcome of an attempt whose commit was lost, so the stag
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,6 @@ from typing import Final
 import httpx
 import msgspec
 
-import redrive
 from apps.pdf2xml.codes import codes
 from apps.pdf2xml.files import Files
 from apps.pdf2xml.settings import Settings
@@ -31,13 +29,10 @@ from redrive import (
     Fail,
     Jitter,
     Pipeline,
-    Redrive,
-    RedriveError,
     ReplayRules,
     RetryPolicy,
     stage,
 )
-from redrive.engine.clock import SYSTEM_CLOCK
 
 logger = logging.getLogger("pdf2xml")
 
@@ -186,7 +181,7 @@ def policy(settings: Settings) -> RetryPolicy:
 
 
 def breaker(settings: Settings) -> Breaker:
-    """Return the breaker: half of the calls in two minutes failed, at least three; closed again by a probe."""
+    """Return the breaker: half of the calls in two minutes failed, at least three; closed again by the health probe."""
     return Breaker(
         BREAKER,
         failure_rate=settings.breaker_rate,
@@ -196,30 +191,19 @@ def breaker(settings: Settings) -> Breaker:
         ramp=settings.breaker_ramp,
         mode=settings.breaker_mode,
         counts={"GW_5XX", "GW_TIMEOUT"},
+        probe=health_probe(settings),
     )
 
 
-async def _probe_for_ever(settings: Settings, http: httpx.AsyncClient) -> None:
-    """Close the breaker once the gateway is well again: no job has to be risked, and none has to be there.
+def health_probe(settings: Settings) -> Callable[[], Awaitable[None]]:
+    """Return what asks the gateway for its health; a worker calls it while the breaker is open, so that no job has to be risked."""
+    url = f"{settings.gateway_url.rstrip('/')}/health"
 
-    One that an operator has isolated is left alone.
-    """
-    with redrive.connect(settings.database) as rd:
-        while True:
-            await SYSTEM_CLOCK.asleep(settings.probe_every)
-            # The store may be busy, and the gateway is not trusted to answer: the next look is soon.
-            with suppress(httpx.HTTPError, RedriveError, OSError):
-                if await asyncio.to_thread(_is_open, rd):
-                    url = f"{settings.gateway_url.rstrip('/')}/health"
-                    (await http.get(url, timeout=PROBE_SECONDS)).raise_for_status()
-                    close = functools.partial(
-                        rd.breakers.close, BREAKER, actor="health probe", reason="the gateway is well"
-                    )
-                    await asyncio.to_thread(close)
+    async def probe() -> None:
+        async with httpx.AsyncClient(timeout=PROBE_SECONDS, trust_env=False) as http:
+            (await http.get(url)).raise_for_status()
 
-
-def _is_open(rd: Redrive) -> bool:
-    return any(one.name == BREAKER and one.phase in {"open", "half_open"} for one in rd.breakers.list())
+    return probe
 
 
 def build(settings: Settings) -> Pipeline:
@@ -228,16 +212,11 @@ def build(settings: Settings) -> Pipeline:
     @asynccontextmanager
     async def open_gateway() -> AsyncGenerator[Gateway]:
         Files(settings.folder).prepare()
-        limits = httpx.Limits(max_connections=settings.concurrency + 1)
+        limits = httpx.Limits(max_connections=settings.concurrency)
         # The stage's own timeout ends a call; this one is for a gateway that does not even accept it.
         timeout = httpx.Timeout(settings.gateway_timeout, connect=min(10.0, settings.gateway_timeout))
         async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as http:
-            probing = asyncio.create_task(_probe_for_ever(settings, http))
-            try:
-                yield Gateway(settings, http)
-            finally:
-                probing.cancel()
-                await asyncio.wait([probing])
+            yield Gateway(settings, http)
 
     convert = stage(
         name="convert",

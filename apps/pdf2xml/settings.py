@@ -36,10 +36,8 @@ class Settings:
     breaker_rate: float = 0.5
     breaker_window: float = 120.0
     breaker_min_calls: int = 3
-    breaker_open_for: float = 30.0
-    """Seconds after which one job may try, if the probe has not closed it."""
-    probe_every: float = 5.0
-    """Seconds between two looks at the gateway's health while the breaker is open."""
+    breaker_open_for: float = 10.0
+    """Seconds between two questions about the gateway's health while the breaker is open."""
     breaker_ramp: float = 5.0
     """Seconds after closing in which held jobs are released gradually."""
     concurrency: int = 8
@@ -60,7 +58,7 @@ class Settings:
             "retry_max_attempts",
             "breaker_window",
             "concurrency",
-            "probe_every",
+            "breaker_open_for",
             "purge_every",
         ):
             if getattr(self, name) <= 0:

@@ -18,12 +18,13 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
-from apps.fetchbox.dead_letters.messages import notes_of, public_url
+from apps.fetchbox.dead_letters.messages import notes_of
 from apps.fetchbox.dead_letters.sink import SINK, pointer_of
 from apps.fetchbox.handlers import Handler, HandlerRefusedError, Planned
 from apps.fetchbox.manifest import NO_TASK, Manifest, Resource, Task, bad_header, problem, url_problem
 from apps.fetchbox.pipeline import NAME
 from apps.fetchbox.settings import JobType, Limits
+from apps.tracing import public_url
 from redrive import Backoff, Jitter, Pipeline, Redrive, RetryPolicy, guard
 from redrive.core.budget import FailureRule
 from redrive.engine.clock import instant

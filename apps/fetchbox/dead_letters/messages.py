@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from typing import Final, cast
-from urllib.parse import urlsplit
 
 import msgspec
 
 from apps.fetchbox.dead_letters.deadletter_pb2 import DeadLetterTask
 from apps.fetchbox.manifest import NO_TASK, Task
+from apps.tracing import public_url
 from redrive.sinks import SunkLetter
 
 PUBLISHED_EVENTS: Final = frozenset({"born", "imported"})
@@ -40,17 +40,6 @@ def decode(body: bytes) -> DeadLetterTask:
     """Return a message; raises google.protobuf.message.DecodeError."""
     task: DeadLetterTask = DeadLetterTask.FromString(body)
     return task
-
-
-def public_url(url: str) -> str:
-    """Return a URL without user, password, query and fragment."""
-    try:
-        parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return ""
-    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or ""
-    return f"{parts.scheme}://{host}{port}{parts.path}"
 
 
 def _metadata(task: Task, letter: SunkLetter) -> dict[str, str]:

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from apps.fetchbox.pipeline import pipeline_of
 from apps.fetchbox.settings import Settings
 from apps.fetchbox.tests.box import task
-from apps.fetchbox.tracing import trace_if_configured
+from apps.tracing import trace_if_configured
 from redrive import connect
 
 assert not trace_if_configured()

@@ -90,7 +90,9 @@ class Site:
 
     def asked(self, job: int) -> int:
         """Return how often the gateway was asked to convert for a job."""
-        return int(self._admin.get("/admin/asked").json().get(f"pdf2xml:{job}:convert", 0))
+        counts: dict[str, int] = self._admin.get("/admin/asked").json()
+        # The key names the database as well.
+        return sum(count for key, count in counts.items() if key.endswith(f"-{job}:convert"))
 
     def phase(self) -> str:
         """Return the state of the gateway's breaker."""

@@ -48,7 +48,7 @@ def test_a_mapping_that_the_gateway_refuses_fails_at_once_without_retries(
 def test_while_the_gateway_is_down_jobs_stay_queued_and_afterwards_they_complete(
     site: Site, visitor: Visitor
 ) -> None:
-    site.worker(breaker_min_calls=3, breaker_open_for=3600.0, breaker_ramp=0.0, probe_every=0.1)
+    site.worker(breaker_min_calls=3, breaker_open_for=0.1, breaker_ramp=0.0)
     site.fault("status", status=503)
     jobs = [visitor.submit(pdf()) for _ in range(5)]
 
@@ -72,9 +72,8 @@ def test_a_breaker_that_fails_fast_fails_new_jobs_at_once_and_after_a_probe_a_re
     site.worker(
         breaker_mode="fail_fast",
         breaker_min_calls=3,
-        breaker_open_for=3600.0,
+        breaker_open_for=0.1,
         breaker_ramp=0.0,
-        probe_every=0.1,
     )
     site.fault("status", status=500)
     first = [visitor.submit(pdf()) for _ in range(3)]

@@ -37,9 +37,7 @@ def test_a_result_that_was_written_before_the_worker_died_is_not_made_again(
 
 
 def test_jobs_survive_a_gateway_that_is_killed_under_load(site: Site, visitor: Visitor) -> None:
-    site.worker(
-        breaker_min_calls=3, breaker_open_for=3600.0, breaker_ramp=0.0, probe_every=0.1, concurrency=4
-    )
+    site.worker(breaker_min_calls=3, breaker_open_for=0.1, breaker_ramp=0.0, concurrency=4)
     site.fault("slow")
     jobs = [visitor.submit(pdf(f"file {number}")) for number in range(12)]
     until(lambda: sum(site.asked(job) for job in jobs) >= 4, "conversions run")

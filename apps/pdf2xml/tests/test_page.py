@@ -95,7 +95,7 @@ def test_a_failed_row_shows_its_line_and_a_retry_link_that_works(site: Site, pag
 
 @pytest.mark.req("PX-5.1", "PX-11.4")
 def test_a_banner_shows_that_the_queue_is_paused_and_goes_when_it_is_not(site: Site, page: Page) -> None:
-    site.worker(breaker_min_calls=3, breaker_open_for=3600.0, breaker_ramp=0.0, probe_every=0.1)
+    site.worker(breaker_min_calls=3, breaker_open_for=0.1, breaker_ramp=0.0)
     site.fault("status", status=502)
     banner = page.locator("#paused")
     expect(banner).to_be_hidden()

@@ -48,7 +48,8 @@ class Breaker:
     close_after: int = 1
     mode: Literal["hold", "fail_fast"] = "hold"
     probe: Callable[[], object] | None = None
-    """Called instead of a real call while the breaker is half open; returning without an exception means alive. May be async."""
+    """Called instead of a real call, or of a job, while the breaker is half open; returning without an exception means alive. May
+    be async."""
     counts: Counts = "reachability"
     probe_timeout: timedelta | float = 60.0
     ramp: timedelta | float = 10.0
@@ -89,6 +90,13 @@ class Breaker:
                 value=self.key,
                 rule="must be a function",
                 fix="key=lambda job: job.owner, for example.",
+            )
+        if self.key is not None and self.probe is not None:
+            raise ConfigurationError(
+                field=f"Breaker({self.name}).probe",
+                value=self.probe,
+                rule="cannot be given with key=: it does not know which key to ask about",
+                fix="Leave one of them out; without probe=, a job of the key is the probe.",
             )
         object.__setattr__(self, "counts", _checked_counts(self.name, self.counts))
 

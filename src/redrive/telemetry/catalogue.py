@@ -51,7 +51,7 @@ FROM_STORE: Final = (
 """Read from the store when scraped: the same for every process, and exact whoever was killed."""
 
 FROM_WORKERS: Final = (
-    Metric("redrive_limit_waits_total", "counter", LANE, "Claims that left a stage out, or a job of it, because a limit was used up."),
+    Metric("redrive_limit_waits_total", "counter", LANE, "Claims that left out a stage, or a job of it, because of a limit."),
     Metric("redrive_settle_batch_size", "histogram", (), "Settlements per commit."),
     Metric("redrive_settle_seconds", "histogram", (), "How long the store took for a commit, its claim included."),
     Metric("redrive_lease_losses_total", "counter", (), "Runs whose outcome did not count, because their lease was lost."),

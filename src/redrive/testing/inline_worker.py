@@ -24,6 +24,7 @@ from redrive.core.lifecycle import JobState
 from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import record_listeners
+from redrive.engine.health_probes import HealthProbes
 from redrive.engine.observers import installed
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event, Hook, Pipeline
@@ -87,13 +88,22 @@ async def run_job(
         stages.stop = store.stop = worker.stop
         began_at = clock.wall()
         store.submit([NewJob(lane=next(iter(worker.lanes)), payload=payload, run_at=began_at)], began_at)
-        delivering = asyncio.ensure_future(delivery.run())
+        probing = HealthProbes(
+            worker.probes,
+            clock,
+            name=lambda: worker.name,
+            ask_store=_at_once,
+            call=call,
+            on_close=worker.wake,
+        )
+        beside = [asyncio.ensure_future(each.run()) for each in (delivery, probing)]
         try:
             await worker.run(until_idle=True)
             await delivery.flush()
         finally:
-            delivering.cancel()
-            await asyncio.gather(delivering, return_exceptions=True)
+            for each in beside:
+                each.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
         if stages.ending is not None:
             raise stages.ending
         return _result_of(

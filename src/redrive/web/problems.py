@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from redrive.engine.clock import fresh_name
+from redrive.engine.observers import trace_of_caller
 from redrive.errors import BodyError, RedriveError
 from redrive.redaction.process import redact
 
@@ -180,7 +181,8 @@ class _Requests:
 
 
 def _id_of(request: Request) -> str:
-    trace = _TRACEPARENT.fullmatch(request.headers.get("traceparent", ""))
+    # A request that is traced belongs to the trace of its span, which may have begun here.
+    trace = _TRACEPARENT.fullmatch(trace_of_caller() or request.headers.get("traceparent", ""))
     given = request.headers.get("x-request-id", "")
     if trace:
         return trace[1]

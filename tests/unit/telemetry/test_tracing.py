@@ -212,7 +212,9 @@ def test_each_job_of_a_batch_has_a_span_in_its_own_trace_and_only_one_however_of
                 rd.submit(pipeline, number)
         rd.work([pipeline], until_idle=True)
 
-    found = sorted(spans.named("batched.embed"), key=lambda span: (span.attributes or {})["redrive.job_id"])
+    found = sorted(
+        spans.named("batched.embed"), key=lambda span: str((span.attributes or {})["redrive.job_id"])
+    )
     callers = spans.named("caller")
     assert [is_below(span, caller) for span, caller in zip(found, callers, strict=True)] == [True] * 3
     assert [(span.attributes or {})["redrive.outcome"] for span in found] == ["ok", "dead", "ok"]

@@ -139,11 +139,15 @@ class SharedBreakers:
         return self._states.get(breaker.name, BreakerState())
 
     def opens_in(self, now: float, otherwise: float, *, only: Breaker | None = None) -> float:
-        """Return in how many seconds the next breaker that is not closed lets a call through; `otherwise` if none will."""
+        """Return in how many seconds the next breaker that is not closed lets a job through; `otherwise` if none will.
+
+        A breaker that brings its own probe lets none through before it is closed.
+        """
         waits = [
             at - now
             for breaker, state in self._known_states()
             if state.phase is not Phase.CLOSED
+            and breaker.probe is None
             and (only is None or only.name == breaker.name)
             and (at := step.opens_at(breaker, state)) is not None
         ]

@@ -6,6 +6,7 @@
     end       what its run found is written to the breaker at once, and the token is free again
     drop      a job that does not run after all, or proves nothing about the dependency, frees its token with the next commit
 
+No job is sent through a breaker that has a function of its own for it: `engine.health_probes` calls that, under the same token.
 A worker that dies with a probe blocks nobody: the breaker forgets a token after a timeout.
 A commit whose answer was lost is made again; `recover` first finds the probes that it had taken.
 """
@@ -20,6 +21,7 @@ from typing import Final, cast
 from redrive.core import breaker_state as step
 from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import Admitted, BreakerState
+from redrive.core.decide import BreakerStatus
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.store.protocol import Store
@@ -39,7 +41,12 @@ class Probes:
     def __init__(self, store: Store, lanes: Mapping[LaneId, Lane], breakers: SharedBreakers) -> None:
         self._store = store
         self._breakers = breakers
-        self._by_lane = {id_: lane.stage.breaker for id_, lane in lanes.items() if lane.stage.breaker}
+        known = {id_: lane.stage.breaker for id_, lane in lanes.items() if lane.stage.breaker}
+        self._by_lane = {id_: breaker for id_, breaker in known.items() if breaker.probe is None}
+        self.own = tuple(
+            {breaker.name: breaker for breaker in known.values() if breaker.probe is not None}.values()
+        )
+        """The breakers that bring their own probe."""
         # Later stages first, as in every claim.
         self._order = sorted(self._by_lane, reverse=True)
         self._tokens: dict[JobId, str] = {}
@@ -66,6 +73,16 @@ class Probes:
             return after
 
         return self._breakers.change(breaker, admit) and is_admitted
+
+    def take_alone(self, breaker: Breaker, now: float, token: str) -> bool:
+        """Try to take the probe of a breaker for no job; return whether that worked. A closed breaker has none."""
+        probe = self.standing(breaker).state.probe if self.take(breaker, now, token) else None
+        return probe is not None and probe.token == token
+
+    def standing(self, breaker: Breaker) -> BreakerStatus:
+        """Return a breaker with its state as it is in the store now."""
+        self._breakers.change(breaker, lambda state: state)
+        return self._breakers.standing(breaker)
 
     def assign(self, job: JobId, breaker: Breaker, now: float, token: str) -> bool:
         """Let a job run as the probe of a breaker, if the probe can be taken; return whether it could."""

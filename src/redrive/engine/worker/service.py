@@ -22,6 +22,7 @@ from redrive.engine.clock import fresh_name
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import record_listeners
+from redrive.engine.health_probes import HealthProbes
 from redrive.engine.observers import Observers, installed
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import open_resources
@@ -133,7 +134,7 @@ async def serve(
         listeners.append(delivery.committed)
         statuses = RunStatusDriver(store, clock, ask_store=parts.ask_store, on_end=delivery.wake)
         listeners.append(statuses.committed)
-        drivers = _drivers(store, pipelines, worker, parts.ask_store)
+        drivers = (*_drivers(store, pipelines, worker, parts.ask_store), _health_probes(worker, parts))
         logs = () if log is None else (log,)
         side = [asyncio.ensure_future(each.run()) for each in (delivery, statuses, *drivers, *logs)]
         if options.stop is not None:
@@ -232,6 +233,18 @@ def _drivers(
         Ticker(store, clock, ask_store=ask_store),
         replays,
         RetentionDriver(store, clock, name=name, ask_store=ask_store),
+    )
+
+
+def _health_probes(worker: Worker, parts: WorkerParts) -> HealthProbes:
+    """Make what calls the probes that breakers bring with them."""
+    return HealthProbes(
+        worker.probes,
+        CURRENT.get().clock,
+        name=lambda: worker.name,
+        ask_store=parts.ask_store,
+        call=DaemonThreads("redrive-probe").ask,
+        on_close=worker.wake,
     )
 
 

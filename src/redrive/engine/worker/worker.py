@@ -106,7 +106,7 @@ class Worker:
         self.breakers = breakers = SharedBreakers(
             store, breakers_of(self.lanes), worker=lambda: self._name, on_change=self._report_change
         )
-        probes = Probes(store, self.lanes, breakers)
+        self.probes = probes = Probes(store, self.lanes, breakers)
         self.limits = SharedLimits(
             store, self.lanes, breakers, worker=lambda: self._name, is_probe=probes.is_probe
         )
