@@ -201,6 +201,8 @@ def test_breakers_of_keys_may_come_and_go_while_another_thread_looks_at_them(
 def test_a_key_must_be_a_function_and_a_guard_has_none() -> None:
     with pytest.raises(ConfigurationError, match="must be a function"):
         Breaker("origin", consecutive=1, key="host")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="cannot be given with key="):
+        Breaker("origin", consecutive=1, key=lambda job: job.input, probe=lambda: None)
     with pytest.raises(ConfigurationError, match="has a key"):
         guard(breaker=ORIGIN)
 
