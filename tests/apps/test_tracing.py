@@ -43,7 +43,7 @@ def run(app: str, *arguments: str, environment: dict[str, str]) -> str:
     return ended.stdout
 
 
-def test_fetchbox_has_one_trace_id_from_the_request_over_its_task_to_the_dead_letter(
+def test_fetchbox_has_one_trace_from_the_request_over_its_task_to_the_dead_letter(
     spans: SpanFile, tmp_path: Path
 ) -> None:
     origin = Origin()
@@ -68,9 +68,13 @@ def test_fetchbox_has_one_trace_id_from_the_request_over_its_task_to_the_dead_le
 
     # FastAPI makes the spans of requests itself, if it can.
     request, fresh = (span for span in spans if span.kind == "SERVER" and span.name.startswith("POST"))
+    (attempt,) = spans.named("fetchbox.download")
     assert (request.trace, request.parent) == (TRACE, "b7ad6b7169203331")
+    assert attempt.trace == TRACE
+    assert request in spans.above(attempt)
     assert spans.calls() == [("fetchbox.download", "status/404/traced")]
     assert errors[0]["context"]["trace_id"] == TRACE
+    assert origin.seen("/status/404/traced")[0]["traceparent"].split("-")[1] == TRACE
     # A request without a trace begins one, which is its id as well.
     assert own.headers["x-request-id"] == fresh.trace != TRACE
 
