@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from redrive.store.postgres.store import PostgresStore
 from redrive.store.protocol import Store
 from redrive.store.sqlite.store import SqliteStore
 
 
-@pytest.fixture(params=["sqlite file", "sqlite memory"])
+@pytest.fixture(params=["sqlite file", "sqlite memory", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
-    made = SqliteStore(tmp_path / "jobs.db" if request.param == "sqlite file" else ":memory:")
+    made: SqliteStore | PostgresStore
+    if request.param == "postgres":
+        schemas = request.getfixturevalue("schemas")
+        made = PostgresStore(schemas.address("jobs"), clock="caller")
+    else:
+        made = SqliteStore(tmp_path / "jobs.db" if request.param == "sqlite file" else ":memory:")
     yield made
     made.close()

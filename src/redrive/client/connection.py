@@ -48,11 +48,10 @@ from redrive.ops.checkup.doctor import examine
 from redrive.ops.checkup.file import Limits as CheckupLimits
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.pipelines import recorded_stages
-from redrive.ops.upkeep.location import path_of
+from redrive.ops.upkeep.location import database_of, open_store
 from redrive.ops.upkeep.prune import prune
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId
-from redrive.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
@@ -70,7 +69,7 @@ BATCH: Final = 1_000
 
 
 def connect(url: str | os.PathLike[str] | None = None) -> Redrive:
-    """Open a store: a path, `sqlite:///relative.db` or `sqlite:////absolute.db`.
+    """Open a store: a path, `sqlite:///relative.db`, `sqlite:////absolute.db` or `postgresql://user@host/name`.
 
     Without an address it is `REDRIVE_DATABASE_URL`, `database_url` in `redrive.toml` or in `[tool.redrive]` of `pyproject.toml`, or
     else `redrive.db`, all of the present folder. Use it in a `with` block, or in an `async with` block for the same methods to
@@ -89,7 +88,7 @@ def connect(url: str | os.PathLike[str] | None = None) -> Redrive:
             rule="must be a path or an address",
             fix='connect("jobs.db"), for example.',
         )
-    return Redrive(SqliteStore(path_of(address)))
+    return Redrive(open_store(database_of(address)))
 
 
 class Redrive:

@@ -7,11 +7,17 @@ other claim.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterable
+from typing import Final
 
 import msgspec
 
 from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Row, Settlement
+
+IN_PLACE: Final = 1 << 39
+"""A bit in the tokens of jobs that continue in place; the tokens of commits stay below it."""
+NOTHING: Final = ClaimRequest((), 0)
 
 
 class Continuation:
@@ -68,3 +74,11 @@ class Continuation:
         limits = {lane: self._room.get(lane, limit) for lane, limit in want.limits.items()}
         limit = want.limit - len(self.taken)
         return msgspec.structs.replace(want, limit=limit, limits=limits, slots=self._slots)
+
+
+def in_order(want: ClaimRequest, jobs: Iterable[ClaimedJob]) -> tuple[ClaimedJob, ...]:
+    """Return jobs in the order of the wanted lanes."""
+    by_lane: dict[LaneId, list[ClaimedJob]] = {lane: [] for lane in want.lanes}
+    for job in jobs:
+        by_lane.setdefault(job.lane, []).append(job)
+    return tuple(itertools.chain.from_iterable(by_lane.values()))

@@ -7,7 +7,8 @@ writes about a job carries all three.
 
 from __future__ import annotations
 
-from typing import Final, NewType
+from collections.abc import Sequence
+from typing import Final, NewType, cast
 
 from msgspec import Struct, json
 
@@ -17,6 +18,7 @@ JobId = NewType("JobId", int)
 LaneId = NewType("LaneId", int)
 RunId = NewType("RunId", int)
 Row = tuple[object, ...]
+_Upcoming = tuple[LaneId, float | None, int, str, float | None]
 
 INLINE_MAX: Final = 4_096
 """Bytes of a value that are kept in the job's own row; larger ones are kept apart, so that changing the job stays cheap."""
@@ -232,3 +234,15 @@ class UpcomingWork(Struct, frozen=True, kw_only=True):
 def json_list(values: object) -> str:
     """Return a list as named statements take it: as JSON."""
     return json.encode(values).decode()
+
+
+def upcoming_work(rows: Sequence[Row]) -> UpcomingWork:
+    """Return what the rows of the statement `upcoming` say."""
+    due: dict[LaneId, float] = {}
+    leased, paused = 0, "[]"
+    for lane, free, held, paused_lanes, keyed in cast("Sequence[_Upcoming]", rows):
+        leased, paused = leased + held, paused_lanes
+        if ats := [at for at in (free, keyed) if at is not None]:
+            due[lane] = min(ats)
+    stopped = json.decode(paused, type=list[LaneId])
+    return UpcomingWork(due=due, leased=leased, paused=frozenset(stopped))

@@ -72,7 +72,7 @@ def doctor(
             field="--size-max", value=size_max, rule="must be more than 0 GiB", fix="10 is the default."
         )
     known = import_pipelines(targets)
-    finding = unopened(location.path_of(database_url))
+    finding = unopened(location.database_of(database_url))
     if finding is not None:
         findings = [finding]
     else:
@@ -164,16 +164,16 @@ def migrate(
     action: Action,
 ) -> None:
     """Migrate the database to the schema of this redrive, or create a new one."""
-    path = location.path_of(action.database_url)
-    state = migrations.schema_state(path) if print_ else migrations.migrate(path, action.by)
+    database = location.database_of(action.database_url)
+    state = migrations.schema_state(database) if print_ else migrations.migrate(database, action.by)
     if action.output == "json":
         print_json({**asdict(state), "is_applied": not print_})
     elif print_:
-        typer.echo(state.sql or f"-- {path} is up to date: version {state.found}")
+        typer.echo(state.sql or f"-- {state.database} is up to date: version {state.found}")
     elif state.sql:
-        print_message(f"{path}: schema version {state.found} -> {state.known}")
+        print_message(f"{state.database}: schema version {state.found} -> {state.known}")
     else:
-        print_message(f"{path} is up to date: schema version {state.found}")
+        print_message(f"{state.database} is up to date: schema version {state.found}")
 
 
 def _print_findings(findings: list[Finding]) -> None:

@@ -19,7 +19,6 @@ from redrive.ops.limits import limits
 from redrive.ops.pipelines import lane_names
 from redrive.ops.upkeep import location
 from redrive.store.protocol import Store
-from redrive.store.sqlite.store import SqliteStore
 
 Format = Literal["table", "json"]
 Database = Annotated[
@@ -70,7 +69,7 @@ def open_database(database_url: str | None) -> Generator[Redrive]:
 def open_any_version(database_url: str | None) -> Generator[Redrive]:
     """Open a database that exists, even one with an older schema: only to copy it."""
     location.require(database_url)
-    with Redrive(SqliteStore(location.path_of(database_url), older="keep")) as rd:
+    with Redrive(location.open_store(location.database_of(database_url), older="keep")) as rd:
         yield rd
 
 

@@ -12,6 +12,7 @@ from redrive.ops.checkup.file import Limits, check_file
 from redrive.ops.checkup.findings import Finding, problem
 from redrive.ops.checkup.integrity import check_integrity
 from redrive.ops.checkup.work import check_work
+from redrive.ops.upkeep.location import Database
 from redrive.ops.upkeep.migrations import schema_state
 from redrive.store.protocol import Store
 
@@ -28,23 +29,23 @@ def examine(
     return [*found, *check_integrity(store)] if is_deep else found
 
 
-def unopened(path: Path) -> Finding | None:
+def unopened(database: Database) -> Finding | None:
     """Return why a database cannot or should not be opened; None when it can."""
-    if not path.exists():
+    if isinstance(database, Path) and not database.exists():
         return problem(
             "database",
-            f"{path} does not exist",
+            f"{database} does not exist",
             "Give --database-url or set REDRIVE_DATABASE_URL; `redrive migrate` creates a new one.",
         )
     try:
-        state = schema_state(path)
+        state = schema_state(database)
     except RedriveError as error:
         about = "schema" if error.code == "schema-mismatch" else "database"
         return problem(about, str(error), error.hint)
     if state.found < state.known:
         return problem(
             "schema",
-            f"{path} has schema version {state.found}; this redrive needs {state.known}",
+            f"{state.database} has schema version {state.found}; this redrive needs {state.known}",
             "Stop older workers, make a backup, then: redrive migrate (--print shows the SQL).",
         )
     return None

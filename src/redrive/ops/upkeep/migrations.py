@@ -8,13 +8,11 @@ only `migrate` migrates an older one, and nothing downgrades a newer one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from redrive.errors import SchemaMismatchError
 from redrive.ops.audit import Actor
-from redrive.ops.upkeep.location import version_of
+from redrive.ops.upkeep.location import Database, name_of, open_store, server_script, version_of
 from redrive.store.sqlite import migrations
-from redrive.store.sqlite.store import SqliteStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +28,31 @@ class SchemaState:
     """The migrations to apply; empty when it is up to date."""
 
 
-def schema_state(path: Path) -> SchemaState:
+def schema_state(database: Database) -> SchemaState:
     """Return the schema version of a database and the SQL it lacks; raises SchemaMismatchError for a newer one."""
-    found, known = version_of(path), migrations.newest()
+    found, known = version_of(database), migrations.newest()
     if found > known:
-        raise SchemaMismatchError(database=str(path), found=found, known=known)
-    steps = [
-        f"-- to version {step.version}\nBEGIN IMMEDIATE;\n{step.sql.strip()}\nPRAGMA user_version = {step.version};\nCOMMIT;\n"
-        for step in migrations.pending(found)
-    ]
-    return SchemaState(database=str(path), found=found, known=known, sql="\n".join(steps))
+        raise SchemaMismatchError(database=name_of(database), found=found, known=known)
+    return SchemaState(database=name_of(database), found=found, known=known, sql=_lacking(database, found))
 
 
-def migrate(path: Path, by: Actor) -> SchemaState:
+def migrate(database: Database, by: Actor) -> SchemaState:
     """Migrate a database, or create it; return its state before."""
-    before = schema_state(path)
-    store = SqliteStore(path, older="migrate")
+    before = schema_state(database)
+    store = open_store(database, "migrate")
     try:
         if before.sql:
             store.apply(by.log("migrate", f"schema {before.found} -> {before.known}"))
     finally:
         store.close()
     return before
+
+
+def _lacking(database: Database, found: int) -> str:
+    if isinstance(database, str):
+        return "" if found else server_script(database)
+    steps = [
+        f"-- to version {step.version}\nBEGIN IMMEDIATE;\n{step.sql.strip()}\nPRAGMA user_version = {step.version};\nCOMMIT;\n"
+        for step in migrations.pending(found)
+    ]
+    return "\n".join(steps)

@@ -595,6 +595,30 @@ BEGIN
     INTO moves, counted FROM letter_moves;
 END $$;
 
+-- Attempts after one, in order, up to the frontier.
+CREATE FUNCTION events_after(after bigint, job bigint, of_pipeline text, most bigint)
+RETURNS TABLE (seq bigint, job_id bigint, dispatch integer, pipeline text, stage text, round integer, attempt integer, outcome text,
+    code text, decision text, ended_at double precision)
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    last bigint := attempts_frontier();
+BEGIN
+    RETURN QUERY SELECT attempts.seq, attempts.job_id, attempts.dispatch, lanes.pipeline, lanes.stage, attempts.round, attempts.attempt,
+        attempts.outcome, attempts.code, attempts.decision, attempts.ended_at
+    FROM attempts JOIN lanes ON lanes.id = attempts.lane_id
+    WHERE attempts.seq > after AND attempts.seq <= last AND (job IS NULL OR attempts.job_id = job)
+        AND (of_pipeline IS NULL OR lanes.pipeline = of_pipeline)
+    ORDER BY attempts.seq LIMIT most;
+END $$;
+
+-- A value as text; one that is none is read byte by byte.
+CREATE FUNCTION text_of(value bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN convert_from(value, 'UTF8');
+EXCEPTION WHEN character_not_in_repertoire OR untranslatable_character THEN
+    RETURN encode(value, 'escape');
+END $$;
+
 -- What is added one transaction after the other: its ids are in the order of the commits.
 CREATE FUNCTION add_in_order() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN

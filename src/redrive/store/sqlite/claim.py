@@ -7,9 +7,8 @@ claimed before.
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from operator import attrgetter
 from typing import Final, cast
 
@@ -84,14 +83,6 @@ def claim(
         left -= count
         slots -= 0 if is_batched else count
     return () if left == want.limit else claimed(db, worker, token)
-
-
-def in_order(want: ClaimRequest, jobs: Iterable[ClaimedJob]) -> tuple[ClaimedJob, ...]:
-    """Return jobs in the order of the wanted lanes."""
-    by_lane: dict[LaneId, list[ClaimedJob]] = {lane: [] for lane in want.lanes}
-    for job in jobs:
-        by_lane.setdefault(job.lane, []).append(job)
-    return tuple(itertools.chain.from_iterable(by_lane.values()))
 
 
 def claimed(

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from redrive.store.records import INLINE_MAX, Row, Settlement
+from redrive.store.records import Row
 from redrive.store.statements import for_rows, statements_of
 
 SQL: Final = statements_of("sqlite")
@@ -27,13 +27,3 @@ def execute_rows(db: sqlite3.Connection, name: str, rows: Sequence[Row], terms: 
             start += size
             touched += db.execute(for_rows(SQL[name], size), parameters).rowcount
     return touched
-
-
-def is_large(one: Settlement) -> bool:
-    """Return whether its value is kept in job_values, under the dispatch whose output it is."""
-    return one.value is not None and len(one.value) > INLINE_MAX
-
-
-def inline(one: Settlement) -> bytearray | None:
-    """Return the value for its job's own row; not as bytes, for which `sqlite3` looks for an adapter each time."""
-    return None if one.value is None or is_large(one) else bytearray(one.value)

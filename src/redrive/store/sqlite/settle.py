@@ -20,8 +20,17 @@ from typing import Final
 
 from redrive.core.lifecycle import JobState
 from redrive.store.plan import Continuation
-from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, Letter, Row, Settlement
-from redrive.store.sqlite.rows import SQL, execute_rows, inline, is_large
+from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, Row, Settlement
+from redrive.store.settlement_rows import (
+    facts_row,
+    full_attempt,
+    is_large,
+    is_plain_success,
+    letter_row,
+    plain_attempt,
+    update_of,
+)
+from redrive.store.sqlite.rows import SQL, execute_rows
 
 logger = logging.getLogger("redrive.store")
 
@@ -57,7 +66,7 @@ def settle_at_once(
             others += left
         updates: dict[str, list[Row]] = {}
         for one in others:
-            statement, row = _update_of(one, in_place)
+            statement, row = update_of(one, in_place)
             updates.setdefault(statement, []).append(row)
         for statement, rows in updates.items():
             if execute_rows(db, statement, rows, _terms(statement, in_place)) != len(rows):
@@ -76,7 +85,7 @@ def settle_one_by_one(
     lost: list[JobId] = []
     broken: list[JobId] = []
     for one in done:
-        statement, row = _update_of(one, in_place)
+        statement, row = update_of(one, in_place)
         is_taken = False
         db.execute("SAVEPOINT one")
         try:
@@ -169,10 +178,10 @@ def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> 
     plain: list[Row] = []
     full: list[Row] = []
     for one in done:
-        if one.outcome == "ok" and one.burned and one.decision is None and one.notes is None:
-            plain.append(_plain_attempt(one))
+        if is_plain_success(one):
+            plain.append(plain_attempt(one))
         else:
-            full.append(_full_attempt(one))
+            full.append(full_attempt(one))
     execute_rows(db, "insert_good_attempt", plain, (worker,))
     execute_rows(db, "insert_attempt", full, (worker,))
 
@@ -185,8 +194,8 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
     if one.letter is not None:
         group = (one.letter.code, one.letter.category, one.letter.exception, one.ended_at)
         db.execute(SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
-        made = db.execute(SQL["insert_letter"], _letter_of(one, one.letter)).lastrowid
-        db.execute(SQL["insert_facts"], (made, *_facts_of(one.letter)))
+        made = db.execute(SQL["insert_letter"], letter_row(one, one.letter)).lastrowid
+        db.execute(SQL["insert_facts"], (made, *facts_row(one.letter)))
         if job.round > 1 and db.execute(SQL["is_escalated"], (made,)).fetchone()[0]:
             logger.warning(
                 "job %s failed again with %s after its replay; dead letter %s is escalated",
@@ -198,57 +207,3 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
         db.execute(SQL["insert_notice"], (job.lane, job.id, job.dispatch, made, recipient, one.ended_at))
     for child in one.children:
         insert(db, child, one.ended_at, job.id)
-
-
-def _update_of(one: Settlement, in_place: Continuation) -> tuple[str, Row]:
-    """Return the name of the update for this settlement, and its row."""
-    job, status = one.job, one.status
-    fence = (job.id, job.token, job.dispatch)
-    if status is JobState.QUEUED and one.outcome == "ok":
-        row = (*fence, one.lane, inline(one))
-        return ("continue_in_place", row) if in_place.take(one) else ("advance", (*row, one.run_at))
-    match status:
-        case JobState.COMPLETE if is_large(one):
-            return "complete_large", (*fence, one.ended_at)
-        case JobState.COMPLETE:
-            return "complete", (*fence, one.ended_at, inline(one))
-        case JobState.FAILED:
-            return "bury", (*fence, one.code, one.message, one.ended_at, _codes_of(one))
-        case JobState.CANCELLED | JobState.SKIPPED:
-            return "end", (*fence, one.ended_at, status.value)
-        case _:
-            counts = (one.attempt, one.snoozes, _codes_of(one), one.outcome, one.suspects, one.crashes)
-            return "requeue", (*fence, one.run_at, *counts, one.ended_at)
-
-
-def _codes_of(one: Settlement) -> bytearray | None:
-    return None if one.codes is None else bytearray(one.codes)
-
-
-def _plain_attempt(one: Settlement) -> Row:
-    job = one.job
-    return (job.id, job.dispatch, job.lane, job.round, job.attempt, one.config, one.started_at, one.ended_at)
-
-
-def _full_attempt(one: Settlement) -> Row:
-    failure = (one.code, one.exception, one.message, one.http_status or 0)
-    return (*_plain_attempt(one), one.outcome, int(one.burned), *failure, one.decision, one.notes or "")
-
-
-def _letter_of(one: Settlement, letter: Letter) -> Row:
-    job = one.job
-    fingerprint, is_retryable = letter.fingerprint, int(letter.is_retryable)
-    return (job.id, job.lane, job.round, fingerprint, one.ended_at, is_retryable, letter.code)
-
-
-def _facts_of(letter: Letter) -> Row:
-    return (
-        letter.code,
-        letter.category,
-        int(letter.is_retryable),
-        letter.exception,
-        letter.reason,
-        letter.message,
-        letter.context,
-        letter.stack,
-    )

@@ -20,7 +20,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
-from redrive.store.plan import Continuation
+from redrive.store.plan import IN_PLACE, NOTHING, Continuation, in_order
 from redrive.store.protocol import ChangeSignal
 from redrive.store.records import (
     INLINE_MAX,
@@ -39,8 +39,10 @@ from redrive.store.records import (
     SubmittedJob,
     UpcomingWork,
     WorkerFacts,
+    json_list,
+    upcoming_work,
 )
-from redrive.store.sqlite.claim import claim, claimed, in_order
+from redrive.store.sqlite.claim import claim, claimed
 from redrive.store.sqlite.file_lock import FileLock
 from redrive.store.sqlite.migrations import Older, migrate, needs_migration, newest
 from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
@@ -49,9 +51,6 @@ from redrive.store.statements import statements_of
 
 SCHEMA_VERSION: Final = newest()
 BUSY_SECONDS: Final = 30.0
-IN_PLACE: Final = 1 << 39
-"""A bit in the tokens of jobs that continue in place; the tokens of commits stay below it."""
-NOTHING: Final = ClaimRequest((), 0)
 NEVER: Final = -1e18
 """Stands for no time where None would be slow; no calendar reaches back that far."""
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
@@ -234,11 +233,8 @@ class SqliteStore:
         """See `Store.upcoming`."""
         with self._reading() as db:
             # One statement sees one state: a job that is returned between two would be neither due nor leased.
-            rows = db.execute(_SQL["upcoming"], (msgspec.json.encode(lanes).decode(),)).fetchall()
-        firsts = ((lane, [at for at in (free, keyed) if at is not None]) for lane, free, _, _, keyed in rows)
-        due = {LaneId(lane): cast("float", min(ats)) for lane, ats in firsts if ats}
-        paused = msgspec.json.decode(rows[0][3], type=list[LaneId]) if rows else ()
-        return UpcomingWork(due=due, leased=sum(row[2] for row in rows), paused=frozenset(paused))
+            rows = db.execute(_SQL["upcoming"], (json_list(lanes),)).fetchall()
+        return upcoming_work(rows)
 
     def breaker(self, name: str) -> bytes | None:
         """See `Store.breaker`."""

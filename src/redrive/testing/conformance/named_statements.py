@@ -168,16 +168,18 @@ class StatementTests(Scene):
         agree(store.query("due_schedules", NOW), [])
 
     def test_a_change_counter_stays_the_same_while_nobody_changes_anything(self, store: Store) -> None:
-        """Looking is no change, and neither is a claim that finds nothing."""
+        """Looking is no change, and neither is a claim that finds nothing. What others do on the same server may be one."""
         (lane,) = lanes_of(store)
-        before = store.change_counter()
 
-        store.query("counts")
-        store.upcoming([lane])
-        store.breaker("api")
-        store.exchange("w1", [], ClaimRequest((lane,), 1), now=NOW, token=1)
+        def is_quiet() -> bool:
+            before = store.change_counter()
+            store.query("counts")
+            store.upcoming([lane])
+            store.breaker("api")
+            store.exchange("w1", [], ClaimRequest((lane,), 1), now=NOW, token=1)
+            return store.change_counter() == before
 
-        agree(store.change_counter(), before)
+        holds(any(is_quiet() for _ in range(200)))
 
     @pytest.mark.parametrize("change", sorted(CHANGES))
     def test_a_change_counter_differs_after_every_change(self, store: Store, change: str) -> None:
@@ -196,7 +198,7 @@ class StatementTests(Scene):
                 signal.clear()
                 store.submit([new(lane)], NOW)
 
-                holds(bool(select.select([signal], [], [], 0)[0]))
+                holds(bool(select.select([signal], [], [], 30)[0]))
                 signal.clear()
                 holds(not select.select([signal], [], [], 0)[0])
 

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How values pass between Python and PostgreSQL, so that rows look as the embedded store gives them.
+
+A whole column of a batch is one parameter, encoded at once: psycopg would look at every element for its type. Whole numbers go as
+bigint and text as text, whatever they are compared with. Flags come back as 0 and 1, sums as int, JSON as text.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, Final
+
+from psycopg import Connection
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import Dumper, Loader
+from psycopg.pq import Format
+from psycopg.types.numeric import NumericBinaryLoader
+
+BIGINT, DOUBLE, TEXT, BYTEA = 20, 701, 25, 17
+NULL: Final = struct.pack(">i", -1)
+Encode = Callable[[Any], bytes]
+
+
+class Column:
+    """One column of a batch, encoded as an array."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class Bigints(Column):
+    """Whole numbers."""
+
+
+class Doubles(Column):
+    """Instants and durations."""
+
+
+class Texts(Column):
+    """Texts."""
+
+
+class Values(Column):
+    """Bytes."""
+
+
+def _sized(encode: Encode) -> Encode:
+    def sized(value: object) -> bytes:
+        data = encode(value)
+        return len(data).to_bytes(4, "big") + data
+
+    return sized
+
+
+@cache
+def _repeated(item: str, count: int) -> struct.Struct:
+    return struct.Struct(">" + item * count)
+
+
+_KINDS: Final[dict[str, tuple[type[Column], int, Encode]]] = {
+    "bigint": (Bigints, BIGINT, partial(struct.Struct(">iq").pack, 8)),
+    "double precision": (Doubles, DOUBLE, partial(struct.Struct(">id").pack, 8)),
+    "text": (Texts, TEXT, _sized(str.encode)),
+    "bytea": (Values, BYTEA, _sized(bytes)),
+}
+_FIXED: Final = {"bigint": "iq", "double precision": "id"}
+
+
+def column(kind: str, values: Sequence[object]) -> Column:
+    """Return a column of a batch as an array of a type.
+
+    Raises:
+        struct.error, UnicodeError: a value does not fit the type.
+    """
+    made, element, encode = _KINDS[kind]
+    has_null = None in values
+    head = struct.pack(">iiiii", 1, int(has_null), element, len(values), 1)
+    if not values:
+        return made(struct.pack(">iii", 0, 0, element))
+    if kind in _FIXED and not has_null:
+        pairs = [item for value in values for item in (8, value)]
+        return made(head + _repeated(_FIXED[kind], len(values)).pack(*pairs))
+    return made(head + b"".join([NULL if value is None else encode(value) for value in values]))
+
+
+class _ColumnDumper(Dumper):
+    format = Format.BINARY
+
+    def dump(self, obj: Column) -> Buffer:
+        return obj.data
+
+
+class _BigintsDumper(_ColumnDumper):
+    oid = 1016
+
+
+class _DoublesDumper(_ColumnDumper):
+    oid = 1022
+
+
+class _TextsDumper(_ColumnDumper):
+    oid = 1009
+
+
+class _ValuesDumper(_ColumnDumper):
+    oid = 1001
+
+
+class _WholeDumper(Dumper):
+    """Always a bigint: a number whose type follows from its size would make another statement of it."""
+
+    format = Format.BINARY
+    oid = BIGINT
+
+    def dump(self, obj: int) -> Buffer:
+        return int(obj).to_bytes(8, "big", signed=True)
+
+
+class _TextDumper(Dumper):
+    format = Format.BINARY
+    oid = TEXT
+
+    def dump(self, obj: str) -> Buffer:
+        return obj.encode()
+
+
+class _FlagLoader(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> int:
+        return int(bytes(data) == b"\x01")
+
+
+class _NumberLoader(NumericBinaryLoader):
+    """A sum is a whole number; an average is none, however round it is."""
+
+    def load(self, data: Buffer) -> Any:
+        found = super().load(data)
+        exponent = found.as_tuple().exponent
+        return int(found) if exponent == 0 else float(found)
+
+
+class _JsonLoader(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode()
+
+
+class _JsonbLoader(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data[1:]).decode()
+
+
+def adapt(connection: Connection[Any]) -> None:
+    """Let a connection pass values as said above."""
+    known: AdaptContext = connection
+    adapters = known.adapters
+    if adapters is None:
+        return
+    for made, dumper in (
+        (Bigints, _BigintsDumper),
+        (Doubles, _DoublesDumper),
+        (Texts, _TextsDumper),
+        (Values, _ValuesDumper),
+        (int, _WholeDumper),
+        (bool, _WholeDumper),
+        (str, _TextDumper),
+    ):
+        adapters.register_dumper(made, dumper)
+    for name, loader in (
+        ("bool", _FlagLoader),
+        ("numeric", _NumberLoader),
+        ("json", _JsonLoader),
+        ("jsonb", _JsonbLoader),
+    ):
+        adapters.register_loader(name, loader)

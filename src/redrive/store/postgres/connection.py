@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connection to a server: its address, its settings, and what its errors mean to the engine.
+
+libpq reads the address, so that the variables `PG*`, `sslmode` and several hosts work as everywhere; `schema=` in the query of the
+address names the schema. What identifies the database in messages has no password. Behind a pooler a session is only a
+transaction's: settings are made in each one, nothing stays prepared, and nobody listens.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow
+
+from redrive.errors import (
+    ConfigurationError,
+    StoreDamagedError,
+    StoreError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from redrive.store.postgres.arrays import adapt
+
+DEFAULT_SCHEMA: Final = "redrive"
+OLDEST_SERVER: Final = 14
+LOCK_SECONDS: Final = 30
+"""How long a statement waits for a lock; also how long a worker that hangs in a transaction keeps its locks."""
+DEFAULTS: Final = {
+    "fallback_application_name": "redrive",
+    "connect_timeout": "10",
+    # A server that is gone without a word is noticed within half a minute.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "30000",
+}
+"""Settings of a connection that its address does not make."""
+PASSING: Final = ("08", "40", "53", "55", "57", "58", "25")
+"""Classes of errors that a repetition may cure: connection, conflict, resources, lock, operator, system, read-only."""
+ADMISSION: Final = re.compile(
+    r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|not permitted to log in"
+    r"|permission denied for database|certificate|SSL",
+    re.IGNORECASE,
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+Link = psycopg.Connection[TupleRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a database is."""
+
+    conninfo: str
+    schema: str
+    name: str
+    """How it is called in messages, without a password."""
+
+
+def address_of(url: str) -> Address:
+    """Return the parts of an address.
+
+    Raises:
+        ConfigurationError: libpq cannot read it, or the schema has no plain name.
+    """
+    try:
+        parts = urlsplit(url)
+        asked = parse_qsl(parts.query, keep_blank_values=True)
+        rest = urlencode([(name, value) for name, value in asked if name != "schema"])
+        conninfo = urlunsplit(parts._replace(query=rest))
+        known = conninfo_to_dict(conninfo)
+    except (psycopg.Error, ValueError):
+        # What libpq says about it repeats the address, with its password.
+        raise ConfigurationError(
+            field="connect(url)",
+            value="postgresql://...",
+            rule="must be an address that libpq can read",
+            fix="postgresql://user@host:5432/name, for example; encode special characters in a password (%40 for @).",
+        ) from None
+    schema = next((value for name, value in asked if name == "schema"), DEFAULT_SCHEMA)
+    if not _NAME.fullmatch(schema):
+        raise ConfigurationError(
+            field="connect(url)",
+            value=f"?schema={schema}",
+            rule="must name a schema with letters, digits and underscores",
+            fix="postgresql://host/name?schema=redrive, for example.",
+        )
+    return Address(conninfo, schema, _name_of(known, schema))
+
+
+def _name_of(known: dict[str, Any], schema: str) -> str:
+    user = f"{known['user']}@" if "user" in known else ""
+    port = f":{known['port']}" if "port" in known else ""
+    host, name = known.get("host", ""), known.get("dbname", "")
+    folder = f"?host={host}" if str(host).startswith("/") else ""
+    place = "" if folder else host
+    named = "" if schema == DEFAULT_SCHEMA else f"{'&' if folder else '?'}schema={schema}"
+    return f"postgresql://{user}{place}{port}/{name}{folder}{named}"
+
+
+class Server:
+    """One connection to a server, made anew after it was lost."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.is_pooled = False
+        """Whether a pooler stands in between, so that a session is a transaction."""
+        self._link: Link | None = None
+
+    @property
+    def settings(self) -> bytes:
+        """The statement that makes the settings of a session; inside a transaction, behind a pooler."""
+        local = "true" if self.is_pooled else "false"
+        made = (
+            ("search_path", f'"{self.address.schema}"'),
+            ("lock_timeout", f"{LOCK_SECONDS}s"),
+            ("idle_in_transaction_session_timeout", f"{LOCK_SECONDS}s"),
+            # Compiling a statement takes longer than any of ours.
+            ("jit", "off"),
+        )
+        texts = [f"set_config('{name}', '{value}', {local})" for name, value in made]
+        return f"SELECT {', '.join(texts)}".encode()
+
+    def link(self) -> Link:
+        """Return the connection; a new one when the last was lost."""
+        if self._link is None or self._link.closed:
+            self._link = self.connect()
+        return self._link
+
+    def connect(self) -> Link:
+        """Return another connection, ready for use."""
+        known = conninfo_to_dict(self.address.conninfo)
+        given: dict[str, Any] = {name: value for name, value in DEFAULTS.items() if name not in known}
+        if "," in str(known.get("host", "")) and "target_session_attrs" not in known:
+            given["target_session_attrs"] = "read-write"
+        link: Link = psycopg.connect(
+            self.address.conninfo,
+            autocommit=True,
+            cursor_factory=psycopg.RawCursor,
+            client_encoding="utf8",
+            **given,
+        )
+        try:
+            self._prepare(link)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _prepare(self, link: Link) -> None:
+        major = link.info.server_version // 10_000
+        if major < OLDEST_SERVER:
+            raise StoreRefusedError(
+                database=self.address.name,
+                cause=f"the server is PostgreSQL {major}, and redrive needs {OLDEST_SERVER} or newer",
+                hint="Upgrade the server, or name another one.",
+            )
+        adapt(link)
+        # A pooler gives a process id of its own.
+        row = link.execute("SELECT pg_backend_pid()").fetchone()
+        self.is_pooled = row is None or row[0] != link.info.backend_pid
+        if self.is_pooled:
+            link.prepare_threshold = None
+        else:
+            link.execute(self.settings)
+
+    def drop(self) -> None:
+        """Close the connection; the next use makes another."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+
+def error_of(error: Exception, address: Address) -> StoreError:
+    """Return what an error of the driver means to the engine."""
+    state = getattr(error, "sqlstate", None) or ""
+    text = _one_line(error)
+    database = address.name
+    if state.startswith("XX") and state != "XX000":
+        return StoreDamagedError(
+            database=database,
+            cause=text,
+            hint="Stop all workers and look into the server's log; restore a backup if it reports damage.",
+        )
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreRefusedError(
+            database=database,
+            cause=text,
+            hint="Grant it to the role (docs/how-to/postgresql.md lists what each role needs), or connect with another.",
+        )
+    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName | errors.UndefinedFunction):
+        return StoreRefusedError(
+            database=database,
+            cause=f"the schema {address.schema} is missing or incomplete: {text}",
+            hint="Create it with: redrive migrate --database-url ..., or restore a backup.",
+        )
+    if not state and isinstance(error, psycopg.OperationalError) and ADMISSION.search(text):
+        return StoreRefusedError(
+            database=database,
+            cause=text,
+            hint="Check user, password and database name (in the address, PGPASSWORD or ~/.pgpass), and pg_hba.conf on the server.",
+        )
+    if (state and state.startswith(PASSING)) or (
+        not state and isinstance(error, psycopg.OperationalError | OSError)
+    ):
+        return StoreUnavailableError(
+            database=database,
+            cause=text,
+            hint="Check that the server runs, and that host and port are right.",
+        )
+    return StoreRefusedError(database=database, cause=f"the statement was refused: {text}")
+
+
+def _one_line(error: Exception) -> str:
+    """Return what the driver says, without the statement it was about."""
+    diagnosis = getattr(error, "diag", None)
+    primary = getattr(diagnosis, "message_primary", None) if diagnosis is not None else None
+    return " ".join(str(primary or str(error) or type(error).__name__).split())

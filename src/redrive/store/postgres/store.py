@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store on a PostgreSQL server: any number of processes on any number of machines, one connection for each store.
+
+Every method is one transaction, durable when it returns as far as the server's `synchronous_commit` promises. The server's clock
+decides about leases, so that workers whose clocks differ do not declare each other dead; `clock="caller"` is for tests in virtual
+time. A job is due by the clock of the worker that looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, cast
+
+import msgspec
+
+from redrive.errors import SchemaMismatchError, StoreDamagedError
+from redrive.store.plan import IN_PLACE, NOTHING, Continuation, in_order
+from redrive.store.postgres.arrays import column
+from redrive.store.postgres.claim import claim, claimed
+from redrive.store.postgres.connection import Server, address_of
+from redrive.store.postgres.listen import ListenSignal, channel_of
+from redrive.store.postgres.migrations import SCHEMA_VERSION, open_schema, version_of
+from redrive.store.postgres.session import Session
+from redrive.store.postgres.settle import NotAtOnceError, settle_at_once, settle_one_by_one
+from redrive.store.postgres.submit import Submission
+from redrive.store.postgres.transactions import Transactions
+from redrive.store.protocol import ChangeSignal
+from redrive.store.records import (
+    Child,
+    ClaimRequest,
+    Exchange,
+    JobId,
+    LaneId,
+    NewJob,
+    PhaseChange,
+    Renewal,
+    Row,
+    Settlement,
+    Step,
+    SubmittedJob,
+    UpcomingWork,
+    WorkerFacts,
+    json_list,
+    upcoming_work,
+)
+from redrive.store.sqlite.migrations import Older
+
+WAKING: Final = frozenset({"replay_jobs", "resume_lanes", "submit_tick"})
+"""Statements after which idle workers are woken, as after a submission."""
+
+_NO_FACTS: Final = WorkerFacts()
+
+
+class PostgresStore:
+    """A `Store` in a schema of a PostgreSQL database."""
+
+    def __init__(
+        self, url: str, *, older: Older = "refuse", clock: Literal["server", "caller"] = "server"
+    ) -> None:
+        self.address = address_of(url)
+        self._server = Server(self.address)
+        self._transactions = Transactions(self._server)
+        self._has_own_clock = clock == "server"
+        self._pipelines: dict[LaneId, str] = {}
+        self._installation = ""
+        try:
+            self._transactions.use(lambda link: open_schema(link, self.address, older))
+        except BaseException:
+            self.close()
+            raise
+
+    def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
+        """See `Store.lanes`."""
+        return self._transactions.write(lambda db: Submission(db, self._pipelines).lanes(pipeline, stages))
+
+    def submit(self, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
+        """See `Store.submit`. Whether a commit took place whose answer was lost is found out before it returns."""
+
+        def work(db: Session) -> list[SubmittedJob]:
+            made = Submission(db, self._pipelines).submit(jobs, now)
+            self._wake(db)
+            return made
+
+        return self._transactions.write(work, is_exact=True) if jobs else []
+
+    def start_worker(self, worker: str, now: float, lease: float, about: WorkerFacts = _NO_FACTS) -> None:
+        """See `Store.start_worker`. The lease ends by the clock of the server."""
+        pipelines = msgspec.json.encode(about.pipelines).decode()
+        facts = (about.host, about.process, pipelines, about.concurrency)
+
+        def work(db: Session) -> None:
+            at = self._now(db, now)
+            db.execute("start_worker", (worker, *facts, at, at + lease))
+            self._installation = self._identity(db)
+
+        self._transactions.write(work)
+
+    def renew(self, worker: str, now: float, lease: float) -> Renewal:
+        """See `Store.renew`. A worker that is too old for a migrated database gets SchemaMismatchError here.
+
+        One whose database was replaced gets StoreDamagedError: what it works on is not there any more.
+        """
+
+        def work(db: Session) -> Renewal:
+            if self._installation not in {"", self._identity(db)}:
+                raise StoreDamagedError(
+                    database=self.address.name,
+                    cause="another database has taken its place since this worker started",
+                    hint="Start the worker again if that is the database to work on.",
+                )
+            renewed = db.execute("renew", (self._now(db, now) + lease, worker))
+            asked = db.execute("cancel_asked", (worker,)).fetchall()
+            if renewed.rowcount != 1:
+                return Renewal(is_known=False)
+            return Renewal(is_known=True, cancel=tuple(JobId(row[0]) for row in asked))
+
+        return self._transactions.write(work)
+
+    def stop_worker(self, worker: str) -> None:
+        """See `Store.stop_worker`."""
+
+        def work(db: Session) -> None:
+            db.execute("return_jobs", (worker,))
+            db.execute("delete_worker", (worker,))
+
+        self._transactions.write(work)
+
+    def exchange(
+        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
+    ) -> Exchange:
+        """See `Store.exchange`."""
+        if not done and not self._is_worth_a_commit(worker, want, now, token):
+            return Exchange(lost=(), broken=(), claimed=())
+        try:
+            return self._exchange(worker, done, want, now=now, token=token, is_at_once=True)
+        except NotAtOnceError:
+            return self._exchange(worker, done, want, now=now, token=token, is_at_once=False)
+
+    def _exchange(
+        self,
+        worker: str,
+        done: Sequence[Settlement],
+        want: ClaimRequest,
+        *,
+        now: float,
+        token: int,
+        is_at_once: bool,
+    ) -> Exchange:
+        children: list[tuple[JobId, Child, JobId]] = []
+
+        def insert(db: Session, child: Child, now: float, parent: JobId) -> None:
+            made = Submission(db, self._pipelines).insert_child(child, now, parent)
+            children.append((parent, child, made.id))
+
+        def work(db: Session) -> Exchange:
+            children.clear()
+            lost: tuple[JobId, ...] = ()
+            broken: tuple[JobId, ...] = ()
+            is_known, is_repeated, names, cancelled = _row(
+                db, "before_exchange", worker, token, token | IN_PLACE
+            )
+            before = claimed(db, worker, token, token | IN_PLACE) if is_repeated else ()
+            paused = frozenset[LaneId](msgspec.json.decode(cast("str", names)))
+            may_claim = is_known and not before
+            in_place = Continuation(want if may_claim else NOTHING, paused, token=token | IN_PLACE, now=now)
+            if is_at_once:
+                settle_at_once(db, worker, done, insert, in_place)
+            else:
+                lost, broken = settle_one_by_one(db, worker, done, insert, in_place)
+            in_place.mark_cancelled(msgspec.json.decode(cast("str", cancelled), type=list[JobId]))
+            jobs = before or (
+                *in_place.taken.values(),
+                *claim(db, worker, in_place.rest(), paused, now=now, token=token),
+            )
+            return Exchange(lost=lost, broken=broken, claimed=in_order(want, jobs), is_known=bool(is_known))
+
+        answer = self._transactions.write(work, is_pipelined=is_at_once)
+        # Only now, because a transaction that is rolled back has stored none of them.
+        for parent, child, made in children:
+            if parent not in answer.broken:
+                child.stored[:] = [made]
+        return answer
+
+    def reap(self, now: float) -> int:
+        """See `Store.reap`. By the clock of the server; a worker that is just committing is left alone."""
+
+        def work(db: Session) -> int:
+            at = self._now(db, now)
+            returned = 0
+            for (worker,) in db.execute("dead_workers", (at,)).fetchall():
+                db.execute("insert_crashed_attempts", (at, worker))
+                jobs = db.execute("return_crashed_jobs", (worker,))
+                db.execute("delete_worker", (worker,))
+                db.sync()
+                returned += jobs.rowcount
+            return returned
+
+        # Most of the time nobody has died, and looking is no change.
+        at = now if not self._has_own_clock else cast("float", self.query("clock")[0][0])
+        return self._transactions.write(work) if self.query("has_dead_workers", at)[0][0] else 0
+
+    def upcoming(self, lanes: Sequence[LaneId]) -> UpcomingWork:
+        """See `Store.upcoming`."""
+        return upcoming_work(self.query("upcoming", json_list(lanes)))
+
+    def breaker(self, name: str) -> bytes | None:
+        """See `Store.breaker`."""
+        rows = self.query("breaker", name)
+        return cast("bytes", rows[0][0]) if rows else None
+
+    def swap_breaker(
+        self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None
+    ) -> bool:
+        """See `Store.swap_breaker`."""
+        swap = (
+            Step("add_breaker", (name, after), rows=1)
+            if before is None
+            else Step("swap_breaker", (after, name, before), rows=1)
+        )
+        return self.apply(swap, *([] if change is None else [change.step()])) is not None
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        self._transactions.close()
+
+    def query(self, name: str, *parameters: object) -> list[Row]:
+        """See `Store.query`."""
+        return self._transactions.query(name, *parameters)
+
+    def apply(self, *steps: Step) -> list[list[Row]] | None:
+        """See `Store.apply`."""
+
+        def work(db: Session) -> list[list[Row]]:
+            rows = [_applied(db, step) for step in steps]
+            if any(step.name in WAKING for step in steps):
+                self._wake(db)
+            return rows
+
+        try:
+            return self._transactions.write(work, is_exact=True)
+        except _DoesNotFitError:
+            return None
+
+    def change_counter(self) -> object:
+        """See `Store.change_counter`. Which transactions have ended, of all databases of the server."""
+        return self.query("snapshot")[0][0]
+
+    def change_signal(self) -> ChangeSignal | None:
+        """See `Store.change_signal`. It reports new jobs; behind a pooler there is none."""
+        return self._transactions.use(
+            lambda _: None if self._server.is_pooled else ListenSignal(self._server)
+        )
+
+    def read(self, sql: str, parameters: Row = ()) -> list[Row]:
+        """Run a query that has no name."""
+        return self._transactions.read(sql.encode(), parameters)
+
+    def _is_worth_a_commit(self, worker: str, want: ClaimRequest, now: float, token: int) -> bool:
+        """Return whether there is anything to claim; asked first, so that idle workers write nothing."""
+        open_ = [lane for lane in want.lanes if want.limit > 0 and want.limits.get(lane, 1) > 0]
+        free = column("bigint", [lane for lane in open_ if lane not in want.keys])
+        # Their keys were found because they have jobs that are due.
+        keyed = column("bigint", [lane for lane in open_ if any(want.keys.get(lane, {}).values())])
+        rows = self.query("is_claimable", worker, token, token | IN_PLACE, free, now, keyed)
+        return bool(rows[0][0])
+
+    def _now(self, db: Session, now: float) -> float:
+        """Return the time that decides about leases."""
+        return cast("float", _row(db, "clock")[0]) if self._has_own_clock else now
+
+    def _identity(self, db: Session) -> str:
+        """Return the id of the database; refuse one that a newer redrive has changed."""
+        found, version = _row(db, "identity")
+        if cast("int", version) > SCHEMA_VERSION:
+            raise SchemaMismatchError(
+                database=self.address.name, found=cast("int", version), known=SCHEMA_VERSION
+            )
+        return str(found)
+
+    def _wake(self, db: Session) -> None:
+        db.execute("notify", (channel_of(self.address.schema),))
+
+
+def version_at(url: str) -> int:
+    """Return the version of the schema at an address; 0 for a missing one. Changes nothing."""
+    address = address_of(url)
+    transactions = Transactions(Server(address))
+    try:
+        return transactions.use(lambda link: version_of(link, address))
+    finally:
+        transactions.close()
+
+
+class _DoesNotFitError(Exception):
+    """A step touched other rows than it should have."""
+
+
+def _applied(db: Session, step: Step) -> list[Row]:
+    cursor = db.execute(step.name, step.parameters)
+    db.sync()
+    rows = cursor.fetchall() if cursor.description else []
+    if step.rows is not None and step.rows != cursor.rowcount:
+        raise _DoesNotFitError
+    return rows
+
+
+def _row(db: Session, name: str, *parameters: object) -> Row:
+    """Return the one row of a statement that always has one."""
+    row = db.execute(name, parameters).fetchone()
+    if row is None:
+        raise LookupError(name)
+    return row

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs transactions on one connection, and turns the errors of the driver into the store's.
+
+A transaction that stood in another's way is repeated. After a connection was lost nothing is repeated here: the caller learns that
+the store is unavailable, and the next call connects again. Whether a commit took place whose answer was lost is found out only
+where repeating the call would do its work twice.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Final, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from redrive.errors import StoreRefusedError
+from redrive.store.postgres.connection import Link, Server, error_of
+from redrive.store.postgres.session import SQL, Session
+from redrive.store.records import Row
+
+CONFLICTS: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+TRIES: Final = 5
+"""How often a transaction is tried that stands in another's way."""
+ASKED_MAX: Final = 20
+"""How often the server is asked what became of a commit."""
+ASK_SECONDS: Final = 0.5
+
+T = TypeVar("T")
+
+
+class Transactions:
+    """Transactions of one store, one at a time."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._mutex = threading.Lock()
+        self._process = os.getpid()
+        self._is_closed = False
+        self._pause = threading.Event()
+
+    def write(self, work: Callable[[Session], T], *, is_exact: bool = False, is_pipelined: bool = True) -> T:
+        """Run work in a transaction; `is_exact` if repeating a call whose answer was lost would do its work twice."""
+        with self._mutex, self._mapped():
+            for _ in range(TRIES - 1):
+                with suppress(*CONFLICTS):
+                    return self._write(work, is_exact=is_exact, is_pipelined=is_pipelined)
+            return self._write(work, is_exact=is_exact, is_pipelined=is_pipelined)
+
+    def read(self, text: bytes, parameters: Row = ()) -> list[Row]:
+        """Run a query that only reads."""
+        with self._mutex, self._mapped():
+            link = self._server.link()
+            with self._kept(link), link.transaction() if self._server.is_pooled else nullcontext():
+                if self._server.is_pooled:
+                    link.execute(self._server.settings)
+                return link.cursor(binary=True).execute(text, parameters).fetchall()
+
+    def query(self, name: str, *parameters: object) -> list[Row]:
+        """Run a named query that only reads."""
+        return self.read(SQL[name], parameters)
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        with self._mutex:
+            self._is_closed = True
+            if os.getpid() == self._process:
+                self._server.drop()
+
+    def use(self, opened: Callable[[Link], T]) -> T:
+        """Run something on the connection itself."""
+        with self._mutex, self._mapped():
+            link = self._server.link()
+            with self._kept(link):
+                return opened(link)
+
+    def _write(self, work: Callable[[Session], T], *, is_exact: bool, is_pipelined: bool) -> T:
+        link = self._server.link()
+        made: list[T] = []
+        xid = ""
+        try:
+            with self._kept(link), link.pipeline() if is_pipelined else nullcontext() as pipeline:
+                session = Session(link, pipeline)
+                session.begin(self._server)
+                result = work(session)
+                if is_exact:
+                    row = link.execute("SELECT pg_current_xact_id()::text").fetchone()
+                    xid = "" if row is None else str(row[0])
+                session.sync()
+                made.append(result)
+                session.run("COMMIT")
+        except psycopg.OperationalError:
+            if made and xid and self._is_committed(xid):
+                return made[0]
+            raise
+        return result
+
+    def _is_committed(self, xid: str) -> bool:
+        """Return whether a transaction was committed whose connection is gone."""
+        for _ in range(ASKED_MAX):
+            row = self._server.link().execute("SELECT pg_xact_status($1::text::xid8)", (xid,)).fetchone()
+            if row is not None and row[0] != "in progress":
+                return bool(row[0] == "committed")
+            self._pause.wait(ASK_SECONDS)
+        return False
+
+    @contextmanager
+    def _kept(self, link: Link) -> Generator[None]:
+        """Leave the connection ready for the next transaction, or not at all."""
+        try:
+            yield
+        except BaseException:
+            try:
+                if link.closed or link.info.transaction_status is TransactionStatus.UNKNOWN:
+                    self._server.drop()
+                elif link.info.transaction_status is not TransactionStatus.IDLE:
+                    link.execute("ROLLBACK")
+            except psycopg.Error:
+                self._server.drop()
+            raise
+
+    @contextmanager
+    def _mapped(self) -> Generator[None]:
+        """Turn the errors of the driver into the store's."""
+        database = self._server.address.name
+        if os.getpid() != self._process:
+            raise StoreRefusedError(
+                database=database,
+                cause="it was opened before this process was forked",
+                hint="Connect after the fork.",
+            )
+        if self._is_closed:
+            raise StoreRefusedError(
+                database=database,
+                cause="the connection is closed",
+                hint="Use it inside its `with` block or before close(), or connect again.",
+            )
+        try:
+            yield
+        except (psycopg.Error, OSError, UnicodeError, OverflowError) as error:
+            raise error_of(error, self._server.address) from error

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows a settlement becomes, and the statement that takes each: the same for every store. How to write them is its own.
+
+A value is passed as a bytearray, because `sqlite3` looks for an adapter of bytes each time.
+"""
+
+from __future__ import annotations
+
+from redrive.core.lifecycle import JobState
+from redrive.store.plan import Continuation
+from redrive.store.records import INLINE_MAX, Letter, Row, Settlement
+
+
+def is_large(one: Settlement) -> bool:
+    """Return whether its value is kept in job_values, under the dispatch whose output it is."""
+    return one.value is not None and len(one.value) > INLINE_MAX
+
+
+def is_plain_success(one: Settlement) -> bool:
+    """Return whether the attempt just succeeded: nothing was decided or noted."""
+    return one.outcome == "ok" and one.burned and one.decision is None and one.notes is None
+
+
+def update_of(one: Settlement, in_place: Continuation) -> tuple[str, Row]:
+    """Return the name of the update for this settlement, and its row; a job that can continue in place is taken for it."""
+    job, status = one.job, one.status
+    fence = (job.id, job.token, job.dispatch)
+    if status is JobState.QUEUED and one.outcome == "ok":
+        row = (*fence, one.lane, _inline(one))
+        return ("continue_in_place", row) if in_place.take(one) else ("advance", (*row, one.run_at))
+    match status:
+        case JobState.COMPLETE if is_large(one):
+            return "complete_large", (*fence, one.ended_at)
+        case JobState.COMPLETE:
+            return "complete", (*fence, one.ended_at, _inline(one))
+        case JobState.FAILED:
+            return "bury", (*fence, one.code, one.message, one.ended_at, _codes_of(one))
+        case JobState.CANCELLED | JobState.SKIPPED:
+            return "end", (*fence, one.ended_at, status.value)
+        case _:
+            counts = (one.attempt, one.snoozes, _codes_of(one), one.outcome, one.suspects, one.crashes)
+            return "requeue", (*fence, one.run_at, *counts, one.ended_at)
+
+
+def _codes_of(one: Settlement) -> bytearray | None:
+    return None if one.codes is None else bytearray(one.codes)
+
+
+def plain_attempt(one: Settlement) -> Row:
+    """Return the row of an attempt that just succeeded."""
+    job = one.job
+    return (job.id, job.dispatch, job.lane, job.round, job.attempt, one.config, one.started_at, one.ended_at)
+
+
+def full_attempt(one: Settlement) -> Row:
+    """Return the row of any attempt."""
+    failure = (one.code, one.exception, one.message, one.http_status or 0)
+    return (*plain_attempt(one), one.outcome, int(one.burned), *failure, one.decision, one.notes or "")
+
+
+def letter_row(one: Settlement, letter: Letter) -> Row:
+    """Return the row of a letter; its facts are apart."""
+    job = one.job
+    fingerprint, is_retryable = letter.fingerprint, int(letter.is_retryable)
+    return (job.id, job.lane, job.round, fingerprint, one.ended_at, is_retryable, letter.code)
+
+
+def facts_row(letter: Letter) -> Row:
+    """Return how it failed."""
+    return (
+        letter.code,
+        letter.category,
+        int(letter.is_retryable),
+        letter.exception,
+        letter.reason,
+        letter.message,
+        letter.context,
+        letter.stack,
+    )
+
+
+def _inline(one: Settlement) -> bytearray | None:
+    """Return the value for its job's own row."""
+    return None if one.value is None or is_large(one) else bytearray(one.value)

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A database on a server, from the command line: creating it, working on it, and what is wrong with an address."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.databases import Schemas
+from tests.e2e.shell import Shell, until
+
+SECRET = "hunter2-of-the-test"
+Run = Callable[..., tuple[int, str]]
+
+
+@contextmanager
+def refusing(state: str, message: str) -> Generator[int]:
+    """Return the port of a server that refuses every connection with an error."""
+    fields = b"".join(
+        kind + text.encode() + b"\0"
+        for kind, text in ((b"S", "FATAL"), (b"V", "FATAL"), (b"C", state), (b"M", message))
+    )
+    answer = b"E" + struct.pack(">i", len(fields) + 5) + fields + b"\0"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            while True:
+                try:
+                    link, _ = server.accept()
+                except OSError:
+                    return
+                with link:
+                    link.recv(4_096)
+                    link.sendall(answer)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def address(port: int) -> str:
+    return f"postgresql://ann:{SECRET}@127.0.0.1:{port}/shop?sslmode=disable&gssencmode=disable&connect_timeout=5"
+
+
+@pytest.fixture
+def run(shell: Shell) -> Run:
+    """Runs a command; returns its exit code and all it printed."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        ended = shell(*arguments)
+        return ended.code, ended.out + ended.err
+
+    return run
+
+
+def assert_one_line(output: str, *words: str) -> None:
+    assert "Traceback" not in output
+    assert SECRET not in output
+    plain = " ".join(output.split())
+    for word in words:
+        assert word in plain, output
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "hint"),
+    [
+        ("28P01", 'password authentication failed for user "ann"', "Check user, password"),
+        ("3D000", 'database "shop" does not exist', "Check user, password"),
+        ("53300", "sorry, too many clients already", "Check that the server runs"),
+    ],
+)
+def test_a_server_that_refuses_is_one_line_with_the_fix(
+    run: Run, state: str, message: str, hint: str
+) -> None:
+    with refusing(state, message) as port:
+        code, output = run("job", "list", "--database-url", address(port))
+
+    assert code != 0
+    assert_one_line(output, message, hint, "postgresql://ann@127.0.0.1")
+
+
+def test_a_server_that_is_not_there_is_one_line_with_the_fix(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+    code, output = run("job", "list", "--database-url", address(port))
+
+    assert code != 0
+    assert_one_line(output, "Check that the server runs", "postgresql://ann@127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("url", "rule"),
+    [
+        (f"postgresql://ann:{SECRET}@[host/shop", "libpq can read"),
+        (f"postgresql://ann:{SECRET}@host/shop?nonsense=1", "libpq can read"),
+        (f"postgresql://ann:{SECRET}@host/shop?schema=a-b", "must name a schema"),
+        (f"mysql://ann:{SECRET}@host/shop", "must be a path"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_refused_without_its_password(
+    run: Run, url: str, rule: str
+) -> None:
+    code, output = run("job", "list", "--database-url", url)
+
+    assert code != 0
+    assert_one_line(output, rule)
+
+
+@pytest.fixture
+def fresh(schemas: Schemas) -> Generator[str]:
+    """The address of a schema that does not exist."""
+    name = schemas.emptied("gone")
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute(f"DROP SCHEMA {name} CASCADE")
+    schemas.forget(name)
+    yield schemas.named(name)
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
+def test_a_command_that_reads_creates_nothing(run: Run, fresh: str) -> None:
+    for _ in range(2):
+        code, output = run("job", "list", "--database-url", fresh)
+        assert code != 0
+        assert_one_line(output, "is no database", "migrate create")
+
+
+def test_migrate_prints_and_creates_the_tables(run: Run, fresh: str, schemas: Schemas) -> None:
+    code, printed = run("migrate", "--print", "--database-url", fresh)
+    assert code == 0
+    assert "CREATE SCHEMA" in printed
+    assert "CREATE TABLE jobs" in printed
+    with psycopg.connect(schemas.server) as db:
+        db.execute(printed.replace("BEGIN;", "").replace("COMMIT;", ""))
+        db.rollback()
+
+    code, output = run("migrate", "--database-url", fresh)
+    assert code == 0
+    assert "schema version 0 -> 3" in " ".join(output.split())
+    code, output = run("migrate", "--database-url", fresh)
+    assert "up to date" in output
+    assert run("job", "list", "--database-url", fresh)[0] == 0
+
+
+def test_a_schema_that_is_newer_than_the_code_is_one_line_with_the_fix(
+    run: Run, fresh: str, schemas: Schemas
+) -> None:
+    assert run("migrate", "--database-url", fresh)[0] == 0
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute(f"UPDATE {fresh.rpartition('=')[2]}.installation SET version = 99")
+
+    for command in (("job", "list"), ("migrate",), ("doctor",)):
+        code, output = run(*command, "--database-url", fresh)
+        assert code != 0
+        assert_one_line(output, "schema version 99", "Use the version of redrive that created it")
+
+
+def test_a_schema_of_another_program_is_refused_and_left_alone(
+    run: Run, fresh: str, schemas: Schemas
+) -> None:
+    name = fresh.rpartition("=")[2]
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute(f"CREATE SCHEMA {name}; CREATE TABLE {name}.theirs (id integer)")
+
+    code, output = run("migrate", "--database-url", fresh)
+
+    assert code != 0
+    assert_one_line(output, "none of redrive's", "Name another schema")
+
+
+def test_a_role_that_may_not_is_told_what_it_lacks(run: Run, fresh: str, schemas: Schemas) -> None:
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        role = f"{fresh.rpartition('=')[2]}_guest"
+        db.execute(f"DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN")
+        try:
+            guest = fresh.replace("//postgres:@", f"//{role}:@")
+            code, output = run("migrate", "--database-url", guest)
+            assert code != 0
+            assert_one_line(output, "permission denied", "Grant it to the role")
+            assert run("migrate", "--database-url", fresh)[0] == 0
+            code, output = run("job", "list", "--database-url", guest)
+            assert code != 0
+            assert_one_line(output, "permission denied", "Grant it to the role")
+        finally:
+            db.execute(f"DROP ROLE {role}")
+
+
+def test_workers_and_readers_need_only_the_rights_that_are_documented(
+    shell: Shell, fresh: str, schemas: Schemas
+) -> None:
+    name = fresh.rpartition("=")[2]
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
+    grants = page.read_text(encoding="utf-8").partition("```sql\n")[2].partition("```")[0]
+    grants = grants.replace("SCHEMA redrive", f"SCHEMA {name}").replace("redrive_", f"{name}_")
+    roles = [f"{name}_worker", f"{name}_reader"]
+    assert shell("migrate", "--database-url", fresh).code == 0
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        for role in roles:
+            db.execute(f"CREATE ROLE {role} LOGIN")
+        try:
+            db.execute(grants)
+            worker, reader = (fresh.replace("//postgres:@", f"//{role}:@") for role in roles)
+            assert shell("submit", "flows:orders", "5", "--database-url", worker).code == 0
+            assert shell("worker", "flows:orders", "--until-idle", "--database-url", worker).code == 0
+            assert shell("pipeline", "pause", "orders", "--database-url", worker).code == 0
+            listed = shell("job", "list", "--database-url", reader)
+            assert "complete" in listed.out
+            assert shell("events", "--database-url", reader).code == 0
+            refused = shell("pipeline", "resume", "orders", "--database-url", reader)
+            assert refused.code != 0
+            assert_one_line(refused.err, "permission denied", "Grant it to the role")
+        finally:
+            for role in roles:
+                db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+FLOW = """
+import os
+import psycopg
+from redrive import Pipeline, stage
+
+@stage
+def note(number: int) -> int:
+    with psycopg.connect(os.environ["EFFECTS"], autocommit=True) as db:
+        db.execute("INSERT INTO effects (number, process) VALUES (%s, %s)", (number, os.getpid()))
+    return number
+
+@stage
+def double(number: int) -> int:
+    return 2 * number
+
+notes = Pipeline("notes", [note, double])
+"""
+
+
+@pytest.fixture
+def effects(
+    schemas: Schemas, monkeypatch: pytest.MonkeyPatch
+) -> Generator[psycopg.Connection[tuple[object, ...]]]:
+    """A table outside of redrive that shows which effects took place."""
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute("DROP TABLE IF EXISTS effects; CREATE TABLE effects (number bigint, process bigint)")
+        monkeypatch.setenv("EFFECTS", schemas.server)
+        yield db
+        db.execute("DROP TABLE effects")
+
+
+def test_two_processes_share_a_database_and_every_effect_takes_place_once(
+    shell: Shell, fresh: str, effects: psycopg.Connection[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address in the environment is all that an application changes. Their connections are cut in between."""
+    monkeypatch.setenv("REDRIVE_DATABASE_URL", fresh)
+    shell.write("notes_flow.py", FLOW)
+    shell.write("items.jsonl", *range(200))
+    assert shell("submit", "notes_flow:notes", "--file", "items.jsonl").code == 0
+    workers = [
+        shell.start("worker", "notes_flow:notes", "--until-idle", "--concurrency", "4") for _ in range(2)
+    ]
+
+    until(lambda: _count(effects, "count(DISTINCT process)") == 2, workers[0])
+    until(lambda: _count(effects, "count(*)") >= 50, workers[0])
+    effects.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s",
+        (fresh.rpartition("=")[2],),
+    )
+
+    for worker in workers:
+        out, err = worker.communicate(timeout=120)
+        assert worker.returncode == 0, out + err
+    assert _count(effects, "count(*)") == 200
+    assert _count(effects, "count(DISTINCT number)") == 200
+    assert len(shell.json("job", "list", "--status", "complete", "--limit", "1000")) == 200
+
+
+def _count(db: psycopg.Connection[tuple[object, ...]], what: str) -> int:
+    row = db.execute(f"SELECT {what} FROM effects").fetchone()
+    assert row is not None
+    return int(str(row[0]))
