@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,12 +17,14 @@ from apps.fetchbox.api.routes import schedule_retention
 from apps.fetchbox.manifest import Manifest, Resource
 from apps.fetchbox.pipeline import pipeline_of
 from apps.fetchbox.settings import JobType, Settings
-from apps.fetchbox.tests.box import Box, task
+from apps.fetchbox.tests.box import Box, task, until
 from redrive import Redrive, connect
+from redrive.engine.retention import RetentionDriver
 from redrive.ops.audit import operations
 from redrive.sinks.nats import connected
 from redrive.testing import VirtualClock, virtual_time
 from redrive.web import ProblemError
+from tests.inline import at_once
 
 DAY = 86_400.0
 SHA = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
@@ -32,21 +36,28 @@ def clock() -> Generator[VirtualClock]:
         yield virtual
 
 
-def ticked(rd: Redrive, settings: Settings) -> dict[str, int]:
-    """Let a worker run until the schedule has ticked; return what was deleted."""
-    before = rd.schedules.list()[0].last_at
+def ticked(rd: Redrive, clock: VirtualClock) -> dict[str, int]:
+    """Let the part of a worker that prunes look once; return what was deleted.
 
-    async def scene() -> None:
-        async with connect(settings.database) as own:
-            working = asyncio.ensure_future(own.work([pipeline_of(settings)]))
-            async with asyncio.timeout(30):
-                while (await own.schedules.list())[0].last_at == before:  # noqa: ASYNC110 - nobody signals a row.
-                    await asyncio.sleep(0)
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
-
-    asyncio.run(scene())
+    Not a whole worker: beside its threads virtual time would run away.
+    """
+    asyncio.run(RetentionDriver(rd.store, clock, name=lambda: "w1", ask_store=at_once).prune_due())
     return {kind: count for kind, count in (rd.schedules.list()[0].deleted or {}).items() if count}
+
+
+def worked(rd: Redrive, settings: Settings) -> tuple[float, float]:
+    """Work until the sink has the letter, because it is not deleted before; return when the first and the last thing ended."""
+
+    def is_delivered() -> bool:
+        rd.work([pipeline_of(settings)], until_idle=True)
+        return bool(rd.letters.list().letters[0].receipts)
+
+    until(is_delivered)
+    with closing(sqlite3.connect(settings.database)) as direct:
+        ((first, last),) = direct.execute(
+            "SELECT min(at), max(at) FROM (SELECT finished_at AS at FROM jobs UNION ALL SELECT ended_at FROM runs)"
+        )
+    return first, last
 
 
 def seen(jobs: Jobs) -> Snapshot | str:
@@ -71,14 +82,14 @@ def test_tasks_snapshots_and_dead_letters_are_deleted_each_at_its_age_and_counte
         # Neither needs a network: the object of two is there, the type of the third is not.
         good = [task(task_id=name, key="there", sha256=SHA, url="http://a.example/") for name in "ab"]
         jobs.open(order, "fb-1", [*good, task(task_id="c", type="gone", url="http://a.example/")])
-        rd.work([pipeline_of(settings)], until_idle=True)
+        first, last = worked(rd, settings)
         schedule_retention(rd, settings)
-        ended_at = clock.wall()
         found: list[tuple[dict[str, int], Snapshot | str, int]] = []
 
-        for days in (6.9, 7.1, 29.9, 30.1, 89.9, 90.1):
-            clock.advance(ended_at + days * DAY - clock.wall())
-            found.append((ticked(rd, settings), seen(jobs), len(rd.letters.list().letters)))
+        for days in (7, 30, 90):
+            for at in (first + (days - 0.1) * DAY, last + (days + 0.1) * DAY):
+                clock.advance(at - clock.wall())
+                found.append((ticked(rd, clock), seen(jobs), len(rd.letters.list().letters)))
 
         logged = [each.reason for each in operations(rd.store) if each.verb == "prune"]
     deleted, snapshots, letters = zip(*found, strict=True)
