@@ -38,17 +38,8 @@ _COMMON_WORDS: Final = frozenset(
 )
 
 
-class _Snapshot:
-    """A snapshot of the environment: its content, and the secrets found in it."""
-
-    __slots__ = ("raw", "secrets")
-
-    def __init__(self, raw: Mapping[object, object], secrets: Mapping[str, str]) -> None:
-        self.raw = raw
-        self.secrets = secrets
-
-
-_last_snapshot = _Snapshot({}, MappingProxyType({}))
+_last_snapshot: tuple[Mapping[object, object], Mapping[str, str]] = ({}, MappingProxyType({}))
+"""The content of the environment, and the secrets found in it."""
 
 
 def secret_environment() -> Mapping[str, str]:
@@ -60,16 +51,16 @@ def secret_environment() -> Mapping[str, str]:
     global _last_snapshot  # noqa: PLW0603 - replaced as a whole, so a thread sees the old snapshot or the new one, never a mixture.
     # Comparing the raw dictionary behind os.environ needs no decoding.
     raw = cast("Mapping[object, object]", getattr(os.environ, "_data", os.environ))
-    snapshot = _last_snapshot
-    if snapshot.raw == raw:
-        return snapshot.secrets
+    seen, known = _last_snapshot
+    if seen == raw:
+        return known
     before = dict(raw)
     secrets = {
         name: secret for name, value in os.environ.items() if (secret := _secret_in(name, value)) is not None
     }
-    snapshot = _Snapshot(before, MappingProxyType(secrets))
-    _last_snapshot = snapshot
-    return snapshot.secrets
+    known = MappingProxyType(secrets)
+    _last_snapshot = (before, known)
+    return known
 
 
 def _secret_in(name: str, value: str) -> str | None:

@@ -110,6 +110,8 @@ def _by_needle(
     )
 
 
+_PROVIDERS: Final = tuple(row.provider for row in _ROWS)
+_LONG_PROVIDERS: Final = tuple(provider for provider, _ in LONG_SHAPES)
 _SHAPES: Final = _by_needle(SHAPES)
 _SHORT_SHAPES: Final = _by_needle(SHORT_SHAPES)
 
@@ -125,7 +127,8 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
     if text is not whole:
         shape = text.encode("latin-1", "replace").translate(_SHAPE)
     run = shape.find(_RUN)
-    search = _tokens(is_escaped="\\" in text or "%" in text).search
+    tokens = _tokens(is_escaped="\\" in text or "%" in text)
+    patterns = ((tokens, _PROVIDERS), (_LONG, _LONG_PROVIDERS))
     pieces: list[str] = []
     done = 0
     while run >= 0:
@@ -137,21 +140,11 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
                 run -= before.end() if before else 0
             if text.startswith("=", end) and (rest := _REST.match(text, end)):
                 end = rest.end()
-            found = search(text, run, end)
-            while found:
-                pieces += (
-                    text[done : found.start()],
-                    sentinels.redacted(_ROWS[(found.lastindex or 1) - 1].provider),
-                )
-                done = run = found.end()
-                found = search(text, done, end)
-            if end - run >= LONG_RUN_MIN:
-                for found in _LONG.finditer(text, run, end):
-                    pieces += (
-                        text[done : found.start()],
-                        sentinels.redacted(LONG_SHAPES[(found.lastindex or 1) - 1][0]),
-                    )
-                    done = found.end()
+            for pattern, providers in patterns:
+                for found in pattern.finditer(text, run, end):
+                    kind = providers[(found.lastindex or 1) - 1]
+                    pieces += (text[done : found.start()], sentinels.redacted(kind))
+                    done = run = found.end()
         run = shape.find(_RUN, end)
     if not pieces:
         return text

@@ -54,12 +54,10 @@ _FOREIGN: Final = re.compile("|".join(sorted(FOREIGN_PASSWORDS | FOREIGN_SECRETS
 _QUOTES: Final = ('"', "'", "`")
 _QUERY_SIGNS: Final = ("?", "&")
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "session", "pass", "hmac"})
-# Most uncertain names are followed by something short; this test costs less than a full decision.
+# After an uncertain name only a random value is a secret, and most values are too short; this costs less than a full decision.
 _LONG_AHEAD: Final = re.compile(
     r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\W|&quot;){0,20}(?:\w{1,12}=)?[\w+/.~:-]{16}"
 )
-# A value that is only adjacent to a name must look random, which needs such a run.
-_RUN_AHEAD: Final = re.compile(r"(?:[bBuUrRfF]{1,2}(?=\W))?(?:&#0?39;|&quot;|\W){0,20}[\w+/=.~:-]{16}")
 _HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{SENTINEL}](?=[\s\"'`,;&)\]}}\\]|\Z)")
 _TAIL: Final = re.compile(r"[\w\-\u0e00-\u0e7f]*+")
 # Words that are secret names only after another word, or in a query string.
@@ -153,7 +151,7 @@ def _decide(text: str, floor: int, hit: int) -> _Decision:
         end = tail.end() if tail else hit
         return (end if end - hit <= TAIL_MAX else end - TAIL_MAX), hit, None
     end, value = after.end("tail"), after.end()
-    if _HIDDEN.match(text, value):
+    if not text.isascii() and _HIDDEN.match(text, value):
         # A value that is a single sentinel was replaced before.
         return end, value, None
     start = _name_start(text, floor, hit)
@@ -200,12 +198,12 @@ def _secret_at(
         return None
     if before in _QUERY_SIGNS and name in _QUERY_NAMES and syntax is Syntax.ASSIGNED:
         return _query_value(text, after.end())
-    if meaning is None or _is_reference(text, start, before, after.end()):
+    if meaning is None or (before in ("{", ":") and _is_reference(text, start, before, after.end())):
         return None
     if not meaning.certain and syntax is Syntax.NEXT_TO and name.lower() in _SHORT_NAMES:
         # `for key 9f8e...` is a lookup; `API key 9f8e...` is a secret.
         return None
-    if _is_too_short(text, after.end(), syntax, meaning):
+    if not meaning.certain and not _LONG_AHEAD.match(text, after.end()):
         return None
     return secret_of(NamedValue(text, start, name, after, syntax, meaning))
 
@@ -214,14 +212,7 @@ def _is_reference(text: str, start: int, before: str, value: int) -> bool:
     """Return whether the name is the last part of a resource, or a shell's `${PASSWORD:?must be set}`."""
     if before == "{":
         return text.startswith(("?", "+"), value)
-    return before == ":" and _RESOURCE.search(text, max(0, start - 100), start) is not None
-
-
-def _is_too_short(text: str, start: int, syntax: Syntax, meaning: NameMeaning) -> bool:
-    """Return whether only a random value would be a secret here, and none can start here."""
-    if not meaning.certain:
-        return _LONG_AHEAD.match(text, start) is None
-    return syntax is Syntax.NEXT_TO and meaning.kind == "secret" and _RUN_AHEAD.match(text, start) is None
+    return _RESOURCE.search(text, max(0, start - 100), start) is not None
 
 
 def _query_value(text: str, start: int) -> tuple[Span, str] | None:

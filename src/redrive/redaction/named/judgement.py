@@ -76,7 +76,7 @@ def secret_of(named: NamedValue) -> tuple[Span, str] | None:
     if brackets:
         span = _first_in_brackets(named, brackets.end())
         return span and (span, kind)
-    quoted = quoted_span(text, position) or heredoc_span(text, position)
+    quoted = heredoc_span(text, position) if text.startswith("<<", position) else quoted_span(text, position)
     if quoted and not _belongs(named, quoted):
         return None
     if kind == "authorization":

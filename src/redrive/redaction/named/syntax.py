@@ -106,13 +106,7 @@ def _unassigned(group: str, before: str, name: str) -> Syntax | None:
     # `pass` is often a verb: functions pass something.
     meaning = None if name.lower() == "pass" else meaning_of_name(name)
     # SQL's `PASSWORD 'x'`, `password x` in a sentence or table, `password for ada: x`; not `PUT /password HTTP/1.1`.
-    if (
-        meaning is not None
-        and meaning.certain
-        and meaning.kind == "password"
-        and before != "/"
-        and "." not in name
-    ):
+    if meaning is not None and meaning.kind == "password" and before != "/" and "." not in name:
         return Syntax.PROSE
     return Syntax.NEXT_TO if group != "space" or name.lower().endswith(_TOKEN_WORDS) else None
 
@@ -141,5 +135,5 @@ class NamedValue(NamedTuple):
     @property
     def quote(self) -> str:
         """The quote before the name that is still open, as in `-H 'Cookie: ...'`."""
-        before = self.text[self.start - 1 : self.start] if self.start else ""
+        before = self.text[self.start - 1 : self.start]
         return before if before in ("'", '"') and not self.after["close"] else ""

@@ -134,8 +134,8 @@ def _is_lower_nino(text: str, start: int, whole: str) -> bool:
 def _iban_end(whole: str) -> int | None:
     """Return the end of the IBAN that `whole` starts with; None when there is none."""
     compact = whole.translate(_SIGNS).upper()
-    length = iban_length(compact[:2])
-    if length is None or len(compact) < length or not is_iban(compact[:length]):
+    length = _IBAN_LENGTHS.get(compact[:2], 0)
+    if not is_iban(compact[:length]):
         return None
     last = [place for place, sign in enumerate(whole) if sign.isalnum()][length - 1]
     return None if whole[last + 1 : last + 2].isalnum() else last + 1
@@ -163,11 +163,6 @@ def is_iban(compact: str) -> bool:
     if _IBAN_LENGTHS.get(compact[:2]) != len(compact):
         return False
     return int("".join(str(int(sign, 36)) for sign in compact[4:] + compact[:4])) % 97 == 1
-
-
-def iban_length(country: str) -> int | None:
-    """Return the length of an IBAN of `country`; None when the country has none."""
-    return _IBAN_LENGTHS.get(country)
 
 
 def is_ssn(digits: str) -> bool:
