@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from redrive.cli import app
+from redrive.ops.audit import present_user
 
 FLOWS = """
 from redrive import Backoff, Breaker, Pipeline, RetryPolicy, Snooze, stage
@@ -207,3 +208,7 @@ def prepared(shell: Shell, pipeline: str, changes: int) -> Shell:
     shell("submit", f"reviews_flow:{pipeline}", "--file", "items.jsonl")
     work(shell, pipeline)
     return shell
+
+
+ANN = f"ann (user {present_user()})"
+"""How the operator log names whoever claims to be ann."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.shell import Shell
+from tests.e2e.shell import ANN, Shell
 
 PATCH = '[{"op": "replace", "path": "/amount", "value": 5}]'
 FIXES = """
@@ -148,4 +148,4 @@ def test_who_opens_the_raw_value_in_an_editor_is_logged(fixes: Shell) -> None:
     fixes("dlq", "edit", "1", "--show-values", "--editor", "true", "--actor", "ann", "--yes")
 
     (read,) = fixes.json("events", "--operations")
-    assert (read["verb"], read["subject"], read["actor"]) == ("read input", "letter 1", "ann")
+    assert (read["verb"], read["subject"], read["actor"]) == ("read input", "letter 1", ANN)

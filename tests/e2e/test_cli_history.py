@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.shell import Shell
+from tests.e2e.shell import ANN, Shell
 
 ORDERS = """
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_values_that_leave_are_on_record_with_who_and_why(shop: Shell) -> None:
     assert nothing == []
     assert done["is_with_values"] is True
     assert (logged["verb"], logged["subject"], logged["letters"]) == ("export", "letter 1", 1)
-    assert (logged["actor"], logged["reason"]) == ("ann", "for the supplier")
+    assert (logged["actor"], logged["reason"]) == (ANN, "for the supplier")
 
 
 def test_an_import_counts_what_is_over_and_tells_wrong_lines_apart(shop: Shell) -> None:

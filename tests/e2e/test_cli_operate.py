@@ -13,7 +13,7 @@ import pytest
 
 from redrive import connect
 from redrive.engine.clock import SystemClock
-from tests.e2e.shell import Shell
+from tests.e2e.shell import ANN, Shell
 
 
 def test_a_paused_pipeline_is_not_worked_on_until_it_is_resumed(shell: Shell) -> None:
@@ -91,7 +91,7 @@ def test_breakers_are_moved_by_hand_after_asking(shell: Shell) -> None:
         ("open", "breaker model"),
         ("close", "breaker model"),
     ]
-    assert (done[-3]["actor"], done[-3]["reason"]) == ("ann", "bill")
+    assert (done[-3]["actor"], done[-3]["reason"]) == (ANN, "bill")
     assert "breaker model" in shell("events", "--operations").out
     changes = shell.json("events")
     assert [(each["breaker"], each["before"], each["after"], each["cause"]) for each in changes] == [
@@ -99,8 +99,8 @@ def test_breakers_are_moved_by_hand_after_asking(shell: Shell) -> None:
         ("model", "isolated", "open", "operator"),
         ("model", "open", "closed", "operator"),
     ]
-    assert changes[0]["sentence"] == "ann isolated it: bill"
-    assert "ann isolated it: bill" in " ".join(shell("events").out.split())
+    assert changes[0]["sentence"] == f"{ANN} isolated it: bill"
+    assert f"{ANN} isolated it: bill" in " ".join(shell("events").out.split())
 
 
 def test_work_behind_an_isolated_breaker_is_held(shell: Shell) -> None:

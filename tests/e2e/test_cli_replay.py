@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redrive import connect
-from tests.e2e.shell import Shell, prepared, work
+from tests.e2e.shell import ANN, Shell, prepared, work
 
 
 def ledger(shell: Shell) -> list[str]:
@@ -230,7 +230,7 @@ def test_everything_that_was_done_is_on_record(failed: Shell) -> None:
         log = rd.store.query("operations", 10)
 
     assert [(row[2], row[3], row[4], row[5]) for row in reversed(log)][-1] == (
-        "ann",
+        ANN,
         "replay",
         "replay 1",
         "renewed",

@@ -10,7 +10,7 @@ import stat
 import pytest
 
 from redrive.cli.commands import dlq_transfer
-from tests.e2e.shell import ORDERS, Shell, letter
+from tests.e2e.shell import ANN, ORDERS, Shell, letter
 
 
 @pytest.mark.req("CR-5.1")
@@ -38,7 +38,7 @@ def test_triage_records_the_diagnosis_with_what_failed_and_how(shop: Shell) -> N
     assert [each["outcome"] for each in told["attempts"]] == ["dead"]
     last = shop.json("events", "--operations")[-1]
     assert (last["actor"], last["verb"], last["subject"], last["reason"]) == (
-        "ann",
+        ANN,
         "triage",
         "letter 1",
         "divides",
@@ -368,7 +368,8 @@ def test_an_act_by_filter_is_told_of_every_letter_it_changed_and_of_no_other(sho
 
     assert (acts(1), acts(2)) == (["filter pipeline=shop"], ["letter 2"])
     assert (
-        "Done by ann: triage (filter pipeline=shop), because: all at once." in shop("job", "explain", "1").out
+        f"Done by {ANN}: triage (filter pipeline=shop), because: all at once."
+        in shop("job", "explain", "1").out
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive import connect
-from tests.e2e.shell import Shell, program
+from tests.e2e.shell import ANN, Shell, program
 
 
 def test_submit_work_and_look_as_separate_programs(shell: Shell) -> None:
@@ -231,7 +231,7 @@ def test_a_queued_job_is_cancelled_after_asking_and_it_is_on_record(shell: Shell
     assert refused.code == 1
     assert done == {"id": 1, "status": "cancelled", "is_cancel_asked": False}
     (operation,) = shell.json("job", "show", "1")["operations"]
-    assert (operation["actor"], operation["verb"], operation["reason"]) == ("ann", "cancel", "not wanted")
+    assert (operation["actor"], operation["verb"], operation["reason"]) == (ANN, "cancel", "not wanted")
     assert "not wanted" in shell("job", "show", "1").out
 
 

@@ -6,7 +6,8 @@ An act adds its line to the log in its own transaction. Lines are read by subjec
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -45,14 +46,21 @@ class Actor:
 
     name: str
     reason: str | None = None
+    user: str | None = None
+    """The user of the operating system, if that is known: the name is only what somebody claims."""
+
+    @property
+    def shown(self) -> str:
+        """The name for the operator log, with the user beside it if that is another one."""
+        return self.name if self.user in {None, self.name} else f"{self.name} (user {self.user})"
 
     def hiding(self, values: Mapping[str, str]) -> Actor:
         """Return the same with the values of the jobs redacted from the reason."""
-        return Actor(self.name, safe_text(self.reason, values))
+        return Actor(self.name, safe_text(self.reason, values), self.user)
 
     def line(self, verb: str, subject: str) -> tuple[float, str, str, str, str | None]:
         """Return the first columns of a log line: when, who, verb, subject, reason; redacted."""
-        at, actor = CURRENT.get().clock.wall(), redact(storable(self.name))
+        at, actor = CURRENT.get().clock.wall(), redact(storable(self.shown))
         return at, actor, verb, redact(storable(subject)), safe_text(self.reason)
 
     def log(self, verb: str, subject: str, *, change: Mapping[str, object] | None = None) -> Step:
@@ -145,8 +153,8 @@ def safe_text(text: str | None, values: Mapping[str, str] | None = None) -> str 
 
 
 def present_user() -> str:
-    """Return the name of the user this process runs as; `unknown` where the system has none for it."""
+    """Return the name of the user this process runs as, whatever the environment says; `unknown` where the system has none."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
         return "unknown"

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
@@ -452,12 +452,20 @@ def test_a_name_nobody_knows_is_answered_with_near_ones_or_all() -> None:
 
 
 def test_a_user_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> str:
+    def refuse(_uid: int) -> str:
         raise KeyError("uid not found")
 
-    assert present_user()
-    monkeypatch.setattr(getpass, "getuser", refuse)
+    known = present_user()
+    monkeypatch.setenv("LOGNAME", "alice")
+    assert present_user() == known != "alice"
+    monkeypatch.setattr(pwd, "getpwuid", refuse)
     assert present_user() == "unknown"
+
+
+def test_the_user_is_recorded_beside_what_was_claimed() -> None:
+    assert Actor("alice", None, "mallory").line("prune", "jobs")[1] == "alice (user mallory)"
+    assert Actor("alice", "why", "mallory").hiding({}).shown == "alice (user mallory)"
+    assert [Actor("ann", None, user).shown for user in (None, "ann")] == ["ann", "ann"]
 
 
 def test_the_version_of_a_database_is_read_without_changing_it(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ class Action:
     @property
     def by(self) -> Actor:
         """Who acts, and why; without a name, the user."""
-        return Actor(self.actor or present_user(), self.reason)
+        user = present_user()
+        return Actor(self.actor or user, self.reason, user)
 
     def database(self) -> AbstractContextManager[Redrive]:
         """Open the database, which must exist."""

@@ -147,7 +147,7 @@ def note(store: Store, frozen: FrozenSet, by: Actor, *, text: str) -> ActResult:
     given = _text("note", text, fix='"asked the supplier on Monday", for example.')
     kept = _redacted(given, values_of_set(store, frozen, given))
     act = _Act(verb="note", refuses=refusal_of("note"), after={"note": kept})
-    return _carry_out(store, frozen, Actor(by.name, kept), [act])
+    return _carry_out(store, frozen, Actor(by.name, kept, by.user), [act])
 
 
 def _triaging(diagnosis: Diagnosis | str) -> _Act:

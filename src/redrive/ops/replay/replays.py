@@ -121,7 +121,9 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
             fix='--note "the new key works; 40 invoices recovered", for example.',
         )
     step = Step("close_replay", (kept, CURRENT.get().clock.wall(), replay), rows=1)
-    log = Step("log_replay", (*Actor(by.name, kept).line("close", f"replay {replay}"), "closed", replay))
+    log = Step(
+        "log_replay", (*Actor(by.name, kept, by.user).line("close", f"replay {replay}"), "closed", replay)
+    )
     if store.apply(log, step) is None:
         problem = "It is closed already." if known.closed_at else "Wait until it has ended, or cancel it."
         raise _not_now(known, "closed", problem)
