@@ -50,7 +50,7 @@ class Actor:
     """The user of the operating system, if that is known: the name is only what somebody claims."""
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         """The name for the operator log, with the user beside it if that is another one."""
         return self.name if self.user in {None, self.name} else f"{self.name} (user {self.user})"
 
@@ -60,7 +60,7 @@ class Actor:
 
     def line(self, verb: str, subject: str) -> tuple[float, str, str, str, str | None]:
         """Return the first columns of a log line: when, who, verb, subject, reason; redacted."""
-        at, actor = CURRENT.get().clock.wall(), redact(storable(self.shown))
+        at, actor = CURRENT.get().clock.wall(), redact(storable(self.text))
         return at, actor, verb, redact(storable(subject)), safe_text(self.reason)
 
     def log(self, verb: str, subject: str, *, change: Mapping[str, object] | None = None) -> Step:

@@ -464,8 +464,8 @@ def test_a_user_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_user_is_recorded_beside_what_was_claimed() -> None:
     assert Actor("alice", None, "mallory").line("prune", "jobs")[1] == "alice (user mallory)"
-    assert Actor("alice", "why", "mallory").hiding({}).shown == "alice (user mallory)"
-    assert [Actor("ann", None, user).shown for user in (None, "ann")] == ["ann", "ann"]
+    assert Actor("alice", "why", "mallory").hiding({}).text == "alice (user mallory)"
+    assert [Actor("ann", None, user).text for user in (None, "ann")] == ["ann", "ann"]
 
 
 def test_the_version_of_a_database_is_read_without_changing_it(tmp_path: Path) -> None:
