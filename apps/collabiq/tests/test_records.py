@@ -22,6 +22,7 @@ from apps.collabiq.records import (
     Operation,
     dlq_id_of,
 )
+from apps.collabiq.sinks import LocalPages
 from redrive import ConfigurationError
 
 AT = datetime(2025, 11, 6, 10, 15, 22, 123000, tzinfo=UTC)
@@ -242,3 +243,11 @@ def test_an_entry_that_was_replayed_is_processed() -> None:
 
     assert (done.processed, done.replayed_at) == (True, AT + timedelta(hours=1))
     assert replace(done, status=DLQStatus.PENDING).with_status(DLQStatus.FAILED, AT).replayed_at is None
+
+
+def test_only_their_owner_can_read_the_pages(tmp_path: Path) -> None:
+    (tmp_path / "pages.db").touch(0o644)
+
+    LocalPages(tmp_path)
+
+    assert (tmp_path / "pages.db").stat().st_mode & 0o777 == 0o600
