@@ -48,15 +48,16 @@ $(VENV)/.created:
 	@$(PY) -c 'import pip' 2>/dev/null || "$(PYTHON)" -m venv --clear $(VENV)
 	@touch $@
 
+# Without dependencies: the pins are complete, and with hashes pip takes the extras of a dependency for something unpinned.
 $(VENV)/.run-pins: requirements/run.txt | $(VENV)/.created
 	@echo "setup: installing what redrive needs into $(VENV)"
-	@$(PIP) install -r requirements/run.txt
+	@$(PIP) install --no-deps -r requirements/run.txt
 	@touch $@
 
 # dev.txt holds every pin of run.txt, so one installation serves both.
 $(VENV)/.dev-pins: requirements/dev.txt requirements/run.txt | $(VENV)/.created
 	@echo "setup: installing what redrive and its development need into $(VENV) (a minute or two the first time)"
-	@$(PIP) install -r requirements/dev.txt
+	@$(PIP) install --no-deps -r requirements/dev.txt
 	@touch $(VENV)/.run-pins $@
 
 # The package itself is installed in place, so only a change of its metadata asks for it again.
