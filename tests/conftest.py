@@ -8,10 +8,12 @@ import signal
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
+from redrive.store.postgres.store import PostgresStore
 
 from redrive import Redrive, connect
 from redrive.store.sqlite.store import SqliteStore
@@ -32,7 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 typer.main.get_command = cache(typer.main.get_command)
 
 
-ABOVE_THE_SEAM = tuple(Path(__file__).parent / "unit" / room for room in ("ops", "client"))
+ABOVE_THE_SEAM = tuple(Path(__file__).parent / "unit" / room for room in ("ops", "client", "engine/replay"))
 """Tests that run over both stores."""
 
 
@@ -73,16 +75,20 @@ def dialect() -> str:
 
 
 @pytest.fixture
-def address(dialect: str, tmp_path: Path) -> Address:
+def address(dialect: str, tmp_path: Path, request: pytest.FixtureRequest) -> Address:
     """The address of an empty database, by its name."""
-    return lambda name: str(tmp_path / f"{name}.db")
+    if dialect == "sqlite":
+        return lambda name: str(tmp_path / f"{name}.db")
+    schemas: Schemas = request.getfixturevalue("schemas")
+    return cache(schemas.address)
 
 
 @pytest.fixture
-def store(dialect: str) -> Generator[SqliteStore]:
-    """An empty store; an embedded one is in memory."""
-    made = SqliteStore(":memory:")
-    yield made
+def store(dialect: str, address: Address) -> Generator[SqliteStore]:
+    """An empty store; an embedded one is in memory. Leases end by the clock of the test."""
+    made = SqliteStore(":memory:") if dialect == "sqlite" else PostgresStore(address("store"), clock="caller")
+    # Most tests are about the embedded one, and say so.
+    yield cast("SqliteStore", made)
     made.close()
 
 

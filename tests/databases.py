@@ -21,7 +21,7 @@ from redrive.store.statements import text_of
 Address = Callable[[str], str]
 """The address of the database with a name; the same one for the same name."""
 
-DIALECTS: Final = ("sqlite",)
+DIALECTS: Final = ("sqlite", "postgres")
 """The stores."""
 
 

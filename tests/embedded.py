@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, Protocol
+
+from redrive.store.postgres.connection import Link, Server
+from redrive.store.postgres.store import PostgresStore
 
 from redrive import Redrive
 from redrive.store.protocol import Store
@@ -33,13 +38,34 @@ def embedded(rd: Redrive) -> SqliteStore:
     return rd.store
 
 
+class _Numbered:
+    """A connection to PostgreSQL that takes parameters as `?` or `?1`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def execute(self, sql: str, parameters: Parameters = (), /) -> Rows:
+        places = count(1)
+        return self._link.execute(
+            re.sub(r"\?(\d*)", lambda place: f"${place[1] or next(places)}", sql), parameters
+        )
+
+
 @contextmanager
 def changing(tables: Redrive | Store) -> Generator[Tables]:
     """Open a transaction that changes tables past the store's own methods."""
     store = tables.store if isinstance(tables, Redrive) else tables
-    assert isinstance(store, SqliteStore)
-    with store._writing() as db:
-        yield db
+    if isinstance(store, SqliteStore):
+        with store._writing() as db:
+            yield db
+        return
+    assert isinstance(store, PostgresStore)
+    with Server(store.address).connect() as link, link.transaction():
+        yield _Numbered(link)
+        # Letters may have been given ids of their own.
+        link.execute(
+            "SELECT setval('dead_letters_id_seq', max(id)) FROM dead_letters HAVING max(id) > letters_last()"
+        )
 
 
 def read_rows(tables: Redrive | Store, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:

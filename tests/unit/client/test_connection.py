@@ -109,7 +109,7 @@ def test_a_payload_that_does_not_fit_is_refused_at_once_naming_the_field(
         (lambda rd: rd.jobs.cancel(True), "job_id"),
         (lambda _rd: connect(5), "url"),  # type: ignore[arg-type]
         (lambda _rd: connect(b"jobs.db"), "url"),  # type: ignore[arg-type]
-        (lambda _rd: connect("postgresql://u:secret@host/db"), "url"),
+        (lambda _rd: connect("mysql://u:secret@host/db"), "url"),
         (lambda _rd: connect("sqlite://"), "url"),
     ],
 )

@@ -181,10 +181,10 @@ def test_an_async_worker_that_is_cancelled_gives_back_what_it_runs(address: Addr
     assert bounded(scene()) == "queued"
 
 
-def test_waiting_on_a_loop_ends_after_its_timeout_too(filed: Redrive) -> None:
+def test_waiting_on_a_loop_ends_after_its_timeout_too(filed: Redrive, address: Address) -> None:
     async def scene() -> None:
         with virtual_time():
-            async with connect(filed.store._path) as rd:  # type: ignore[attr-defined]
+            async with connect(address("jobs")) as rd:
                 job = await rd.submit(SHOP, 7)
                 with pytest.raises(WaitTimeoutError, match="queued"):
                     await job.wait(30)
@@ -194,9 +194,9 @@ def test_waiting_on_a_loop_ends_after_its_timeout_too(filed: Redrive) -> None:
     bounded(scene())
 
 
-def test_many_who_wait_for_jobs_do_not_keep_others_from_asking(filed: Redrive) -> None:
+def test_many_who_wait_for_jobs_do_not_keep_others_from_asking(filed: Redrive, address: Address) -> None:
     async def scene() -> list[str]:
-        async with connect(filed.store._path) as rd:  # type: ignore[attr-defined]
+        async with connect(address("jobs")) as rd:
             job = await rd.submit(SHOP, 7)
             waiting = [asyncio.ensure_future(job.wait()) for _ in range(64)]
             try:

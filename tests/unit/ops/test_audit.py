@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any, cast
 
+import psycopg
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
@@ -159,25 +160,29 @@ def test_a_change_that_others_tell_is_redacted(rd: Redrive) -> None:
     assert done.letters is None
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE operations SET actor = 'eve'",
-        "DELETE FROM operations",
-        "REPLACE INTO operations (id, at, actor, verb, subject) VALUES (1, 0, 'eve', 'note', 'letter 1')",
-    ],
-)
-def test_the_log_is_append_only_in_the_store_itself(rd: Redrive, statement: str) -> None:
+def refused(rd: Redrive, statement: str) -> None:
     rd.store.apply(ANN.log("note", "letter 1"))
     before = audit.operations(rd.store)
 
     with (
+        pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError), match="append-only"),
         changing(rd) as db,
-        pytest.raises(sqlite3.IntegrityError, match="append-only"),
     ):
         db.execute(statement)
 
     assert audit.operations(rd.store) == before
+
+
+@pytest.mark.parametrize("statement", ["UPDATE operations SET actor = 'eve'", "DELETE FROM operations"])
+def test_the_log_is_append_only_in_the_store_itself(rd: Redrive, statement: str) -> None:
+    refused(rd, statement)
+
+
+@pytest.mark.sqlite
+def test_no_row_of_the_log_is_replaced(rd: Redrive) -> None:
+    refused(
+        rd, "REPLACE INTO operations (id, at, actor, verb, subject) VALUES (1, 0, 'eve', 'note', 'letter 1')"
+    )
 
 
 def test_the_log_is_read_page_by_page(rd: Redrive) -> None:

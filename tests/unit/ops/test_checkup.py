@@ -19,6 +19,7 @@ from redrive.ops.checkup.findings import Finding
 from redrive.ops.pipelines import pause
 from redrive.store.records import ClaimRequest, Step, WorkerFacts
 from redrive.testing import VirtualClock, virtual_time
+from tests.embedded import change_rows
 
 ANN = Actor("ann", "a test")
 
@@ -150,7 +151,11 @@ def test_dead_letters_that_nobody_has_looked_at(rd: Redrive, clock: VirtualClock
 def test_schedules_hooks_and_runs_that_nobody_looks_after(rd: Redrive, clock: VirtualClock) -> None:
     rd.schedules.add("hourly", SHOP, 1, cron="0 * * * *")
     rd.store.apply(Step("add_run", ("shop", b"{}", clock.wall())))
-    rd.store.apply(Step("insert_notice", (1, 1, 1, None, "hook", clock.wall())))
+    change_rows(
+        rd,
+        "INSERT INTO outbox (lane_id, job_id, dispatch, recipient, at, due_at) VALUES (1, 1, 1, 'hook', ?1, ?1)",
+        (clock.wall(),),
+    )
     clock.advance(86_400)
 
     found = examine(rd.store)
@@ -213,6 +218,7 @@ def test_a_file_that_is_damaged(rd: Redrive) -> None:
     ]
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("free", "level", "words"),
     [(100, "problem", "only 100 B free"), (300 * 1024**2, "ok", "300 MiB free")],
@@ -228,6 +234,7 @@ def test_a_disk_that_is_nearly_full(
     assert words in sentence
 
 
+@pytest.mark.sqlite
 def test_limits_are_for_the_caller_to_set(filed: Redrive) -> None:
     tight = Limits(size_max=1, log_max=-1, free_min=0)
 
@@ -236,6 +243,7 @@ def test_limits_are_for_the_caller_to_set(filed: Redrive) -> None:
     assert [level for level, _ in about(found, "size")] == ["warn", "warn"]
 
 
+@pytest.mark.sqlite
 def test_less_room_than_the_database_has(filed: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(1, 1, 1_000))
 
@@ -244,6 +252,7 @@ def test_less_room_than_the_database_has(filed: Redrive, monkeypatch: pytest.Mon
     assert (level, sentence) == ("warn", "1e+03 B free, less than the database has")
 
 
+@pytest.mark.sqlite
 def test_a_network_file_system(filed: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "_mounts", lambda: f"server:/x {tmp_path} nfs4 rw 0 0\nbad line\n")
 

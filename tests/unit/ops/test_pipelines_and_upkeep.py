@@ -371,6 +371,7 @@ def test_a_job_that_was_brought_back_between_looking_and_deleting_stays(
     assert len(rd.job(1).attempts()) == 2
 
 
+@pytest.mark.sqlite
 def test_a_backup_that_is_not_sound_gets_no_name(
     filed: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,6 +386,7 @@ def test_a_backup_that_is_not_sound_gets_no_name(
     assert log(filed) == []
 
 
+@pytest.mark.sqlite
 def test_a_backup_whose_check_fails_gets_no_name(
     filed: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,6 +409,7 @@ def test_a_backup_whose_check_fails_gets_no_name(
     assert sorted(path.name for path in tmp_path.glob("copy*")) == []
 
 
+@pytest.mark.sqlite
 def test_a_backup_does_not_replace_a_file_that_appears_meanwhile(
     filed: Redrive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +427,7 @@ def test_a_backup_does_not_replace_a_file_that_appears_meanwhile(
     assert target.read_text(encoding="utf-8") == "precious"
 
 
+@pytest.mark.sqlite
 def test_two_backups_to_one_name_do_not_mix(filed: Redrive, tmp_path: Path) -> None:
     (tmp_path / "copy.db.partial").write_text("another one at work", encoding="utf-8")
 
@@ -432,6 +436,7 @@ def test_two_backups_to_one_name_do_not_mix(filed: Redrive, tmp_path: Path) -> N
     assert (tmp_path / "copy.db.partial").exists()
 
 
+@pytest.mark.sqlite
 def test_a_backup_tells_how_far_it_is_and_needs_a_file(filed: Redrive, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
 

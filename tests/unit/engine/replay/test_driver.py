@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from redrive.core.replay import ReplayRules, Stop, Turn, next_turn, plan_of
@@ -74,7 +76,7 @@ def test_a_replay_that_stops_itself_is_in_the_log_by_the_worker_that_stopped_it(
 
     assert actor == read_rows(shop.store, "SELECT driver FROM replays")[0][0]
     assert (subject, reason, letters) == ("replay 1", "1 of 1 failed again with the same failure", 29)
-    assert change == '{"before":{"status":"running"},"after":{"status":"stopped"}}'
+    assert json.loads(change) == {"before": {"status": "running"}, "after": {"status": "stopped"}}
     assert "replay 1 stopped itself: 1 of 1 failed again" in caplog.text
 
 
@@ -303,6 +305,7 @@ def test_a_discarded_letter_leaves_its_replay(shop: Shop) -> None:
     assert report.skipped_letters == [(9, Obstacle("discarded"))]
 
 
+@pytest.mark.sqlite
 def test_why_a_replay_stopped_is_not_touched_while_it_releases_letters(shop: Shop) -> None:
     shop.fail(3)
     shop.fix()

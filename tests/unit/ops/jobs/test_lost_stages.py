@@ -72,8 +72,7 @@ def test_a_stage_that_has_its_name_back_is_served_again(rd: Redrive) -> None:
 
 def test_whoever_only_submits_does_not_say_which_stages_are_served(rd: Redrive) -> None:
     use(rd, AFTER)
-    with connect(rd.store._path) as elsewhere:  # type: ignore[attr-defined]
-        elsewhere.submit(BEFORE, 1)
+    Redrive(rd.store).submit(BEFORE, 1)
 
     assert stages_of(rd.store, "shop") == ("take", "load")
 

@@ -53,7 +53,8 @@ def test_an_edit_waits_for_the_replay_that_starts_with_it(rd: Redrive, letter: i
     assert "ann@example.com" not in done.diff
     ((part, before, after, actor),) = edits(rd)
     assert (part, actor, json.loads(before)["amount"], json.loads(after)["amount"]) == ("input", "ann", 0, 5)
-    assert read_rows(rd, "SELECT json_extract(input, '$.amount') FROM jobs") == [(0,)]
+    ((original,),) = read_rows(rd, "SELECT input FROM jobs")
+    assert json.loads(original)["amount"] == 0
     assert replay(rd) == "complete"
 
 

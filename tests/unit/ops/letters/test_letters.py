@@ -32,7 +32,7 @@ INSERT_GROUP = (
 )
 INSERT_FACTS = (
     "INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)"
-    " VALUES (?, ?, ?, 0, 'E', 'permanent', 'm', x'7B7D', '')"
+    " VALUES (?, ?, ?, 0, 'E', 'permanent', 'm', ?, '')"
 )
 CODES_USED = (("NETWORK_ERROR", "network"), ("AUTH_DENIED", "auth"), ("OWN_CODE", "validation"))
 
@@ -73,7 +73,7 @@ def fill(rd: Redrive, count: int = 400) -> None:
                 " VALUES (?1, ?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, 1, 'e', ?8, ?9, ?10, ?11)",
                 (letter, lane, group, state, owner, key, float(drawn.randrange(40)), *past, *handled),
             )
-            db.execute(INSERT_FACTS, (letter, code, category))
+            db.execute(INSERT_FACTS, (letter, code, category, b"{}"))
 
 
 def expected(rd: Redrive, which: LetterFilter) -> list[int]:
@@ -156,7 +156,7 @@ def test_a_letter_that_comes_while_somebody_pages_is_on_no_later_page(rd: Redriv
             "INSERT INTO dead_letters (id, job_id, lane_id, group_id, round, state, first_failure_at, last_failure_at)"
             " SELECT 1000, 1000, lane_id, group_id, round, 'open', first_failure_at, 1e6 FROM dead_letters WHERE id = 1"
         )
-        db.execute(INSERT_FACTS, (1000, "CODE", "category"))
+        db.execute(INSERT_FACTS, (1000, "CODE", "category", b"{}"))
 
     second = list_letters(rd.store, LetterFilter(), before=first.next_cursor, limit=100)
 
@@ -176,6 +176,7 @@ def test_a_cursor_gives_its_position_back_exactly() -> None:
     assert position_of(cursor_of(position)) == position
 
 
+@pytest.mark.sqlite
 def test_no_page_walks_the_letters_themselves(rd: Redrive) -> None:
     """Every way to a page goes along an index; the sort of all letters would be a temporary tree over them."""
     from redrive.store.statements import statements_of
@@ -382,7 +383,8 @@ def test_edits_are_told_without_what_was_changed(rd: Redrive, clock: VirtualCloc
     rd.work([SHOP], until_idle=True)
     with changing(rd) as db:
         db.execute(
-            "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (1, 1, 'input', x'30', x'3132333435', 9.0, 'ann')"
+            "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (1, 1, 'input', ?, ?, 9.0, 'ann')",
+            (b"0", b"12345"),
         )
         db.execute("DELETE FROM jobs")
 

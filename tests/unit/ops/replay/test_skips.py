@@ -86,7 +86,8 @@ def test_letters_with_different_problems_of_one_kind_are_counted_together(rd: Re
     rd.work([SHOP], until_idle=True)
     BROKEN.clear()
     with changing(rd) as db:
-        db.execute("UPDATE jobs SET input = CAST(CASE id WHEN 1 THEN '\"one\"' ELSE '[2]' END AS BLOB)")
+        for job, value in ((1, b'"one"'), (2, b"[2]")):
+            db.execute("UPDATE jobs SET input = ? WHERE id = ?", (value, job))
 
     begun = rd.replays.start(pipeline="shop", canary=())
     rd.work([SHOP], until_idle=True)
