@@ -69,6 +69,11 @@ TREE: Final = {
         "redrive.cli.commands.upkeep:migrate",
         "Migrate the database to the schema of this redrive, or create a new one.",
     ),
+    "transfer": Entry(
+        KEEP,
+        "redrive.cli.commands.upkeep:transfer",
+        "Move a stopped installation from a file to a PostgreSQL server, and compare all counts.",
+    ),
     "demo": Entry(
         WORK,
         "redrive.cli.demo.command:demo",

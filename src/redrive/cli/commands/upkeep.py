@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from redrive.cli.input.action import Action, confirmed_action, immediate_action
+from redrive.cli.input.action import Action, confirmed_action, immediate_action, option_group
 from redrive.cli.input.options import Database, Output, open_any_version
 from redrive.cli.input.targets import import_pipelines
 from redrive.cli.input.times import duration
@@ -32,6 +32,7 @@ from redrive.ops.upkeep import location, migrations
 from redrive.ops.upkeep.backup import backup as copy_database
 from redrive.ops.upkeep.prune import prunable
 from redrive.ops.upkeep.prune import prune as prune_now
+from redrive.ops.upkeep.transfer import transfer as transfer_rows
 
 Age = Annotated[
     str | None, typer.Option(metavar="AGE", help="Jobs in this state that ended this long ago: 30d.")
@@ -174,6 +175,23 @@ def migrate(
         print_message(f"{state.database}: schema version {state.found} -> {state.known}")
     else:
         print_message(f"{state.database} is up to date: schema version {state.found}")
+
+
+@option_group("action", Action, without={"yes", "database_url"}, is_last=True)
+def transfer(
+    source: Annotated[str, typer.Argument(metavar="SQLITE", help="The file of the stopped installation.")],
+    target: Annotated[str, typer.Argument(metavar="POSTGRES", help="The address of an empty database.")],
+    *,
+    action: Action,
+) -> None:
+    """Move a stopped installation from a file to a PostgreSQL server, and compare all counts."""
+    with Progress(console=console(), disable=not is_interactive(), transient=True) as progress:
+        task = progress.add_task("copying", total=None)
+        report = transfer_rows(
+            source, target, action.by, on_table=lambda table, _: progress.update(task, description=table)
+        )
+    rows = {table: count for table, count in report.rows.items() if count}
+    action.print({"source": report.source, "target": report.target, **rows})
 
 
 def _print_findings(findings: list[Finding]) -> None:

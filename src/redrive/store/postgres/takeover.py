@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes over all rows of an embedded database, in one transaction: what was not copied whole is not there at all.
+
+Rows are copied as they are, with their ids and counters, past the triggers that would count them again. Text cannot hold NUL in
+PostgreSQL: the sign for it stands in its place.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+
+from redrive.errors import StoreRefusedError
+from redrive.store.postgres.connection import Address, Link, Server, address_of, error_of
+from redrive.store.records import Row
+
+OWN: Final = frozenset({"installation"})
+"""Tables that only a server's database has."""
+SEEDED: Final = frozenset({"installations", "letter_moves"})
+"""Tables that are not empty in a new database."""
+FIRST: Final = ("lanes",)
+"""Tables that others refer to."""
+
+OnTable = Callable[[str, int], None]
+"""Called with a table and the rows that were copied."""
+
+
+def take_over(source: sqlite3.Connection, url: str, on_table: OnTable) -> dict[str, int]:
+    """Copy every table into the database at an address, and compare how many rows each has; return that.
+
+    Raises:
+        StoreRefusedError: the database is not empty, or has not got all rows.
+    """
+    address = address_of(url)
+    try:
+        with Server(address).connect() as link:
+            return _copied(source, link, address, on_table)
+    except (psycopg.Error, OSError) as error:
+        raise error_of(error, address) from error
+
+
+def _copied(source: sqlite3.Connection, link: Link, address: Address, on_table: OnTable) -> dict[str, int]:
+    tables = _tables(link, address)
+    counted: dict[str, int] = {}
+    with link.transaction():
+        for table in tables:
+            link.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+            _refuse_rows(link, address, table)
+        for table in tables:
+            counted[table] = _copy(source, link, table)
+            on_table(table, counted[table])
+        for table in tables:
+            link.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+            _refuse_difference(source, link, address, table)
+        _continue_ids(source, link, tables)
+    return counted
+
+
+def _tables(link: Link, address: Address) -> list[str]:
+    rows = link.execute("SELECT tablename FROM pg_tables WHERE schemaname = $1", (address.schema,)).fetchall()
+    found = {str(row[0]) for row in rows} - OWN
+    return [*FIRST, *sorted(found - set(FIRST))]
+
+
+def _refuse_rows(link: Link, address: Address, table: str) -> None:
+    if table in SEEDED:
+        link.execute(_about(table, "DELETE FROM {table}"))
+    elif link.execute(_about(table, "SELECT 1 FROM {table} LIMIT 1")).fetchone() is not None:
+        raise StoreRefusedError(
+            database=address.shown,
+            cause=f"it is not empty: {table} has rows",
+            hint="Name a new schema: postgresql://...?schema=NAME.",
+        )
+
+
+def _copy(source: sqlite3.Connection, link: Link, table: str) -> int:
+    columns = ", ".join(str(row[1]) for row in source.execute(f"PRAGMA table_info({table})"))
+    copied = 0
+    with link.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+        for row in source.execute(_about(table, "SELECT {columns} FROM {table}", columns)):
+            copy.write_row(_storable(row))
+            copied += 1
+    return copied
+
+
+def _storable(row: Row) -> Row:
+    if any(isinstance(value, str) and "\x00" in value for value in row):
+        return tuple(
+            value.replace("\x00", "\N{SYMBOL FOR NULL}") if isinstance(value, str) else value for value in row
+        )
+    return row
+
+
+def _refuse_difference(source: sqlite3.Connection, link: Link, address: Address, table: str) -> None:
+    count = _about(table, "SELECT count(*) FROM {table}")
+    (there,), (here,) = source.execute(count).fetchone(), link.execute(count).fetchall()[0]
+    if there != here:
+        raise StoreRefusedError(
+            database=address.shown, cause=f"{table} has {here} rows, and its source {there}"
+        )
+
+
+def _continue_ids(source: sqlite3.Connection, link: Link, tables: list[str]) -> None:
+    """Give no id twice, not even one whose row was deleted."""
+    used = dict(source.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+    numbered = "SELECT attname FROM pg_attribute WHERE attrelid = $1::text::regclass AND attidentity <> '' AND NOT attisdropped"
+    last = (
+        "SELECT setval(pg_get_serial_sequence($1, $2), greatest(max({columns}), $3)) FROM {table}"
+        " HAVING greatest(max({columns}), $3) > 0"
+    )
+    for table in tables:
+        for (column,) in link.execute(numbered, (table,)).fetchall():
+            link.execute(_about(table, last, str(column)), (table, column, used.get(table, 0)))
+
+
+def _about(table: str, text: str, columns: str = "") -> str:
+    """Return a statement about a table; the names are the schema's own."""
+    return text.replace("{table}", table).replace("{columns}", columns)
