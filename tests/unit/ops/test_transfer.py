@@ -12,7 +12,8 @@ import pytest
 from redrive import Pipeline, RetryPolicy, connect, stage
 from redrive.errors import ConfigurationError, StoreRefusedError
 from redrive.ops.audit import Actor, operations
-from redrive.ops.checkup.doctor import examine, has_problems
+from redrive.ops.checkup.doctor import has_problems
+from redrive.ops.checkup.integrity import check_integrity
 from redrive.ops.upkeep.transfer import transfer
 from redrive.testing import VirtualClock
 from tests.databases import Schemas
@@ -60,7 +61,7 @@ def test_all_of_an_installation_is_there_and_work_continues(file: Path, target: 
             moved = read_rows(there, query)
             assert (moved[:-1] if table == "operations" else moved) == read_rows(here, query), table
         assert [(each.verb, each.subject) for each in operations(there.store)][-1] == ("transfer", str(file))
-        assert not has_problems(examine(there.store, is_deep=True))
+        assert not has_problems([*check_integrity(there.store)])
         assert there.submit(FLOW, "new").id == 5
         there.jobs.cancel(4)
         there.work([FLOW], until_idle=True)

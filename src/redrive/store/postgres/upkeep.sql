@@ -60,7 +60,8 @@ SELECT jobs.id FROM jobs WHERE (status = 'failed')::integer <> (SELECT count(*) 
     WHERE job_id = jobs.id AND state IN ('open', 'triaged', 'ready', 'discarded')) ORDER BY jobs.id LIMIT $1::bigint;
 
 -- name: prune_window
-SELECT id, status, finished_at, created_at, EXISTS (SELECT 1 FROM outbox WHERE job_id = jobs.id)::integer
+-- Looked up for each of these jobs: to find out whether one exists, all notices would be read.
+SELECT id, status, finished_at, created_at, ((SELECT 1 FROM outbox WHERE job_id = jobs.id LIMIT 1) IS NOT NULL)::integer
 FROM jobs WHERE id > $1::bigint ORDER BY id LIMIT $2::bigint;
 
 -- part: pruned_jobs
