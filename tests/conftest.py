@@ -13,9 +13,9 @@ from typing import cast
 import pytest
 import typer.main
 from hypothesis import HealthCheck, settings
-from redrive.store.postgres.store import PostgresStore
 
 from redrive import Redrive, connect
+from redrive.store.postgres.store import PostgresStore
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests.databases import DIALECTS, Address, Schemas, server_of

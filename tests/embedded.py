@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol
 
+from redrive import Redrive
 from redrive.store.postgres.connection import Link, Server
 from redrive.store.postgres.store import PostgresStore
-
-from redrive import Redrive
 from redrive.store.protocol import Store
 from redrive.store.sqlite.store import SqliteStore
 

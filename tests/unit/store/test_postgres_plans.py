@@ -7,9 +7,9 @@ from collections.abc import Generator, Iterator
 from typing import Any, cast
 
 import pytest
-from redrive.store.postgres.connection import Link, Server, address_of
 
 from redrive.engine.replay.filter import LetterFilter
+from redrive.store.postgres.connection import Link, Server, address_of
 from redrive.store.statements import statements_of
 from tests.databases import Schemas
 

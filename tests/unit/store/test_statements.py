@@ -10,14 +10,14 @@ from functools import cache
 
 import psycopg
 import pytest
-from redrive.store.postgres.connection import Server, address_of
 
+from redrive.store.postgres.connection import Server, address_of
 from redrive.store.statements import for_rows, statements_of, text_of
 from tests.databases import Schemas
 
 WITHIN = frozenset(
     """
-    add_breaker add_lane advance before_exchange bury cancel_asked claim claim_of_key claimed claimed_rows close_recovered complete
+    add_breaker add_lane advance before_exchange bury cancel_asked claim claim_job claim_of_key claimed claimed_rows close_recovered complete
     complete_large complete_uniform continue_in_place continue_uniform count_items count_recovered dead_workers delete_worker duplicate
     end insert_attempt insert_crashed_attempts insert_facts insert_good_attempt insert_job insert_letter insert_notice insert_trace
     insert_uniform_attempts is_escalated is_known join_run next_due_at renew requeue return_crashed_jobs return_jobs start_worker

@@ -15,7 +15,7 @@ from pathlib import Path
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, StoreRefusedError
 from redrive.ops.audit import Actor
-from redrive.ops.upkeep.location import database_of, server_store, shown
+from redrive.ops.upkeep.location import database_of, name_of, open_store
 from redrive.store.sqlite.file_lock import FileLock
 from redrive.store.sqlite.store import SqliteStore
 
@@ -51,7 +51,7 @@ def transfer(
     # Opened once, so that another program's file or schema is refused, and the target gets its tables.
     SqliteStore(path).close()
     address = f"{path.absolute().as_uri()}?mode=ro"
-    with closing(server_store(target)) as store:
+    with closing(open_store(target)) as store:
         from redrive.store.postgres.takeover import take_over
 
         with FileLock(str(path)).held(), closing(sqlite3.connect(address, uri=True)) as db:
@@ -59,7 +59,7 @@ def transfer(
             _refuse_live(db, path)
             rows = take_over(db, target, on_table or (lambda _table, _rows: None))
         store.apply(by.log("transfer", str(path)))
-    return TransferReport(source=str(path), target=shown(target), rows=rows)
+    return TransferReport(source=str(path), target=name_of(target), rows=rows)
 
 
 def _file(source: str) -> Path:
@@ -67,7 +67,7 @@ def _file(source: str) -> Path:
     if isinstance(path, Path) and path.exists():
         return path
     raise ConfigurationError(
-        field="transfer(source)", value=shown(path), rule="is no database file", fix="Check the path."
+        field="transfer(source)", value=name_of(path), rule="is no database file", fix="Check the path."
     )
 
 

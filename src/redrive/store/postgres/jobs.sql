@@ -125,10 +125,10 @@ ORDER BY jobs.id DESC LIMIT $7;
 
 -- name: list_queued
 -- The statements that list jobs take the same parameters; each uses another index. Queued jobs are read in the index alone, unless the
--- filter needs more.
+-- filter needs more. Where the state is known, its parameter is named for its type alone.
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
 FROM (SELECT id AS found FROM jobs
-        WHERE status = 'queued' AND id < $1 AND lane_id IN (
+        WHERE status = 'queued' AND (true OR $2::text = '') AND id < $1 AND lane_id IN (
             SELECT lanes.id FROM lanes WHERE ($3::text IS NULL OR pipeline = $3) AND ($4::text IS NULL OR stage = $4))
             AND ($5::bigint IS NULL OR run_id = $5) AND ($6::text IS NULL OR owner = $6)
         ORDER BY id DESC LIMIT $7) AS first
@@ -138,14 +138,16 @@ ORDER BY jobs.id DESC;
 -- name: list_processing
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
 FROM jobs JOIN lanes ON lanes.id = lane_id
-WHERE status = 'processing' AND jobs.id < $1 AND ($3::text IS NULL OR jobs.pipeline = $3) AND ($4::text IS NULL OR lanes.stage = $4)
+WHERE status = 'processing' AND (true OR $2::text = '') AND jobs.id < $1 AND ($3::text IS NULL OR jobs.pipeline = $3)
+    AND ($4::text IS NULL OR lanes.stage = $4)
     AND ($5::bigint IS NULL OR run_id = $5) AND ($6::text IS NULL OR owner = $6)
 ORDER BY jobs.id DESC LIMIT $7;
 
 -- name: list_failed
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
 FROM jobs JOIN lanes ON lanes.id = lane_id
-WHERE status = 'failed' AND jobs.id < $1 AND ($3::text IS NULL OR jobs.pipeline = $3) AND ($4::text IS NULL OR lanes.stage = $4)
+WHERE status = 'failed' AND (true OR $2::text = '') AND jobs.id < $1 AND ($3::text IS NULL OR jobs.pipeline = $3)
+    AND ($4::text IS NULL OR lanes.stage = $4)
     AND ($5::bigint IS NULL OR run_id = $5) AND ($6::text IS NULL OR owner = $6)
 ORDER BY jobs.id DESC LIMIT $7;
 

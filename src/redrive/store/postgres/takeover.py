@@ -70,7 +70,7 @@ def _refuse_rows(link: Link, address: Address, table: str) -> None:
         link.execute(_about(table, "DELETE FROM {table}"))
     elif link.execute(_about(table, "SELECT 1 FROM {table} LIMIT 1")).fetchone() is not None:
         raise StoreRefusedError(
-            database=address.shown,
+            database=address.name,
             cause=f"it is not empty: {table} has rows",
             hint="Name a new schema: postgresql://...?schema=NAME.",
         )
@@ -99,7 +99,7 @@ def _refuse_difference(source: sqlite3.Connection, link: Link, address: Address,
     (there,), (here,) = source.execute(count).fetchone(), link.execute(count).fetchall()[0]
     if there != here:
         raise StoreRefusedError(
-            database=address.shown, cause=f"{table} has {here} rows, and its source {there}"
+            database=address.name, cause=f"{table} has {here} rows, and its source {there}"
         )
 
 

@@ -122,7 +122,7 @@ RETURNING {claimed_columns};
 
 -- name: probe_candidates
 -- A few due jobs of every priority, from an instant on.
-SELECT level, due.owner, due.id, due.run_at FROM generate_series(0, 9) AS level CROSS JOIN LATERAL (
+SELECT level AS priority, due.owner, due.id, due.run_at FROM generate_series(0, 9) AS level CROSS JOIN LATERAL (
     SELECT owner, jobs.id, run_at FROM jobs WHERE lane_id = $1 AND lane_key IS NULL AND status = 'queued' AND priority = level
         AND run_at <= $2 AND run_at >= $3 ORDER BY lane_key, run_at, jobs.id LIMIT 50) AS due
 ORDER BY level, due.run_at, due.id;
