@@ -288,3 +288,16 @@ def _count(db: psycopg.Connection[tuple[object, ...]], what: str) -> int:
     row = db.execute(f"SELECT {what} FROM effects").fetchone()
     assert row is not None
     return int(str(row[0]))
+
+
+def test_a_file_is_moved_to_a_server(run: Run, shell: Shell, schemas: Schemas) -> None:
+    run("migrate", "--database-url", "here.db")
+    target = schemas.address("moved")
+
+    code, output = run("transfer", "here.db", target, "--actor", "ann", "--output", "json")
+    again, refused = run("transfer", "here.db", target)
+
+    assert code == 0
+    assert '"operations": 1' in output
+    assert again != 0
+    assert_one_line(refused, "it is not empty", "Name a new schema")
