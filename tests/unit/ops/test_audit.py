@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any, cast
 
 import psycopg
@@ -12,7 +11,7 @@ import pytest
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
-from redrive.errors import ReplayRefusedError
+from redrive.errors import ReplayRefusedError, StoreRefusedError
 from redrive.ops import audit, pipelines
 from redrive.ops.audit import Actor, Operation
 from redrive.ops.jobs.erase import erase
@@ -165,7 +164,7 @@ def refused(rd: Redrive, statement: str) -> None:
     before = audit.operations(rd.store)
 
     with (
-        pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError), match="append-only"),
+        pytest.raises((StoreRefusedError, psycopg.IntegrityError), match="append-only"),
         changing(rd) as db,
     ):
         db.execute(statement)

@@ -227,7 +227,7 @@ def test_a_dry_run_knows_renamed_stages_taken_keys_changed_settings_and_open_bre
     lost = validate(store, SHOP, pipelines=by_name([renamed]))
 
     assert found.notices == {"changed": 2, "breaker": 2}
-    assert found.obstacles == {"evidence": 2, "key": 1}
+    assert found.obstacles == {"key": 1}
     assert lost.obstacles["stage"] == 2
 
 
