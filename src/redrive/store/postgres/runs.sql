@@ -207,8 +207,7 @@ SELECT name, lane_id, cron, zone, payload, priority, next_at FROM schedules WHER
 SELECT min(next_at) FROM schedules;
 
 -- name: run_log
--- The attempts of a run's jobs after a place, in the order in which they ended, each with the payload of its job.
-SELECT seq, attempts.started_at, ended_at, stage, attempts.attempt, outcome, code, http_status, notes,
-    coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
-FROM jobs JOIN attempts ON attempts.job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
-WHERE run_id = $1::bigint AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint;
+-- The attempts of a run's jobs after a place, in the order in which they ended, each with the payload of its job; no further than
+-- everything is visible.
+SELECT seq, started_at, ended_at, stage, attempt, outcome, code, http_status, notes, payload
+FROM run_log_after($1::bigint, $2::bigint, $3::bigint);

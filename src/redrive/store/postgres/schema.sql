@@ -611,6 +611,21 @@ BEGIN
     ORDER BY attempts.seq LIMIT most;
 END $$;
 
+CREATE FUNCTION run_log_after(run bigint, after bigint, most bigint)
+RETURNS TABLE (seq bigint, started_at double precision, ended_at double precision, stage text, attempt integer, outcome text, code text,
+    http_status integer, notes text, payload bytea)
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    last bigint := attempts_frontier();
+BEGIN
+    RETURN QUERY SELECT attempts.seq, attempts.started_at, attempts.ended_at, lanes.stage, attempts.attempt, attempts.outcome,
+        attempts.code, attempts.http_status, attempts.notes,
+        coalesce(jobs.payload, (SELECT value FROM job_values WHERE job_values.job_id = jobs.id AND job_values.dispatch = 0))
+    FROM jobs JOIN attempts ON attempts.job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
+    WHERE jobs.run_id = run AND attempts.seq > after AND attempts.seq <= last
+    ORDER BY attempts.seq LIMIT most;
+END $$;
+
 -- A value as text; one that is none is read byte by byte.
 CREATE FUNCTION text_of(value bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

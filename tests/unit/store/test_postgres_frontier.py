@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transactions that commit out of the order of their ids: nothing that comes late is passed over, or counted before it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from redrive import Pipeline, Redrive, RetryPolicy, stage
+from redrive.engine.replay.filter import LetterFilter
+from redrive.ops.letters.freeze import freeze
+from redrive.store.postgres.store import PostgresStore
+from redrive.testing import VirtualClock
+from tests.databases import Schemas
+from tests.embedded import changing
+
+
+@stage(retry=RetryPolicy(1))
+def divide(number: int) -> float:
+    return 1 / number
+
+
+FLOW = Pipeline("shares", [divide])
+LATE_ATTEMPT = (
+    "INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned)"
+    " SELECT job_id, 9, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned FROM attempts LIMIT 1"
+)
+LATE_LETTER = (
+    "INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, first_failure_at, last_failure_at)"
+    " SELECT 99, lane_id, group_id, round, 'open', first_failure_at, last_failure_at FROM dead_letters LIMIT 1"
+)
+
+
+@pytest.fixture
+def rd(schemas: Schemas, clock: VirtualClock) -> Generator[Redrive]:
+    with Redrive(PostgresStore(schemas.address("frontier"), clock="caller")) as made:
+        made.submit(FLOW, 0)
+        made.work([FLOW], until_idle=True)
+        yield made
+
+
+def test_the_log_of_a_run_waits_for_attempts_that_are_committed_late(rd: Redrive) -> None:
+    run = rd.runs.open(FLOW, [1]).id
+    with changing(rd) as other:
+        other.execute(LATE_ATTEMPT)
+        rd.work([FLOW], until_idle=True)
+
+        assert rd.store.query("run_log", run, 0, 10) == []
+        assert rd.store.query("newest_attempt")[0][0] == 1
+
+    assert [row[0] for row in rd.store.query("run_log", run, 0, 10)] == [3]
+    assert rd.store.query("newest_attempt")[0][0] == 3
+
+
+def test_a_letter_that_is_committed_late_does_not_belong_to_a_set_that_was_frozen_before(rd: Redrive) -> None:
+    with changing(rd) as other:
+        other.execute(LATE_LETTER)
+        rd.submit(FLOW, 0)
+        rd.work([FLOW], until_idle=True)
+        frozen = freeze(rd.store, LetterFilter())
+
+    assert (frozen.cutoff, frozen.counts) == (1, {("shares", "open"): 1})
+    assert freeze(rd.store, LetterFilter()).counts == {("shares", "open"): 3}
