@@ -220,6 +220,25 @@ def test_two_that_settle_at_once_do_not_wait_for_the_same_counter(
     assert statuses(store, "recount") == statuses(store)
 
 
+def test_counters_of_connections_that_have_gone_are_added_up(
+    store: PostgresStore, db: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 4, NOW)
+    dead, *done = claim(store, lane, 4)
+    exchange(store, "w1", [burial(dead), *(settlement(one) for one in done)])
+    for table in ("tallies", "letter_tallies", "letter_trend"):
+        db.execute(f"UPDATE {table} SET part = 2000000000")
+
+    store.start_worker("w3", NOW, LEASE)
+    exchange(store, "w1", [])
+
+    for table in ("tallies", "letter_tallies", "letter_trend"):
+        assert store.read(f"SELECT DISTINCT part FROM {table}") == [(0,)]
+    assert statuses(store) == {"complete": 3, "failed": 1}
+    assert store.query("wrong_letter_tallies", 5) == []
+
+
 def test_two_stores_drain_a_lane_without_giving_a_job_twice(store: PostgresStore, url: str) -> None:
     (lane,) = lanes_of(store)
     store.submit([new(lane)] * 300, NOW)

@@ -94,6 +94,7 @@ class PostgresStore:
             self._installation = self._identity(db)
 
         self._transactions.write(work)
+        self._transactions.write(_fold_counters)
 
     def renew(self, worker: str, now: float, lease: float) -> Renewal:
         """See `Store.renew`. A worker that is too old for a migrated database gets SchemaMismatchError here.
@@ -302,6 +303,12 @@ def _applied(db: Session, step: Step) -> list[Row]:
     if step.rows is not None and step.rows != cursor.rowcount:
         raise _DoesNotFitError
     return rows
+
+
+def _fold_counters(db: Session) -> None:
+    """Add up what connections have counted that are gone."""
+    for name in ("fold_tallies", "fold_letter_tallies", "fold_letter_trend"):
+        db.execute(name)
 
 
 def _row(db: Session, name: str, *parameters: object) -> Row:
