@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -12,9 +13,20 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
+from redrive import connect
+from redrive.errors import (
+    ConfigurationError,
+    SchemaMismatchError,
+    StoreDamagedError,
+    StoreError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
+from redrive.store.postgres.arrays import column
+from redrive.store.postgres.connection import address_of, error_of
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.records import ClaimRequest, Step
+from redrive.store.statements import statements_of
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
@@ -433,3 +445,53 @@ def test_a_connection_to_several_hosts_goes_to_the_one_that_writes(url: str, sto
 
     with closing(PostgresStore(url.replace(f"host={host}", f"host={host},{host}"))) as found:
         assert statuses(found) == {}
+
+
+def test_the_claim_is_an_index_search_never_a_scan_or_a_sort(store: PostgresStore) -> None:
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 2_000, NOW)
+    plan = store.read(
+        "EXPLAIN " + statements_of("postgres")["claim"],
+        (1, "w1", NOW, column("bigint", [lane]), column("bigint", [10]), 10),
+    )
+    steps = " | ".join(str(row[0]).strip() for row in plan)
+
+    assert "Index Scan using jobs_ready on jobs" in steps
+    assert (
+        "Index Cond: ((lane_id = lane.lane) AND (lane_key IS NULL) AND (priority = level.level) AND (run_at <="
+        in steps
+    )
+    assert "Seq Scan" not in steps
+    assert "Sort" not in steps
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "hint"),
+    [
+        (psycopg.errors.DataCorrupted("page 7"), StoreDamagedError, "restore a backup"),
+        (psycopg.errors.UndefinedTable("jobs"), StoreRefusedError, "redrive migrate"),
+        (psycopg.errors.ReadOnlySqlTransaction("standby"), StoreUnavailableError, "server runs"),
+        (psycopg.errors.LockNotAvailable("waited"), StoreUnavailableError, "server runs"),
+        (psycopg.OperationalError("the connection is lost"), StoreUnavailableError, "server runs"),
+        (OSError(111, "refused"), StoreUnavailableError, "server runs"),
+        (psycopg.errors.CheckViolation("row"), StoreRefusedError, "a bug in redrive"),
+    ],
+)
+def test_an_error_of_the_driver_is_one_of_the_store(
+    error: Exception, kind: type[StoreError], hint: str
+) -> None:
+    """What a repetition may cure is unavailable; what it does not is refused."""
+    found = error_of(error, address_of("postgresql://ann:secret@db/shop?schema=jobs"))
+
+    assert type(found) is kind
+    assert hint in found.hint
+    assert "postgresql://ann@db/shop?schema=jobs" in str(found)
+
+
+def test_without_the_driver_an_address_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redrive.store.postgres.store", None)
+    monkeypatch.delattr("redrive.store.postgres.store", raising=False)
+
+    with pytest.raises(ConfigurationError, match="needs psycopg") as error:
+        connect("postgresql://ann@db/shop")
+    assert "redrive[postgres]" in str(error.value)

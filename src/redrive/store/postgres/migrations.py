@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from psycopg import sql
+
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.store.postgres.connection import Address, Link
 from redrive.store.sqlite.migrations import Older, newest
@@ -42,8 +44,8 @@ def version_of(link: Link, address: Address) -> int:
                 hint="Name another schema: postgresql://...?schema=NAME.",
             )
         return 0
-    asked = f'SELECT version FROM "{address.schema}".installation'  # noqa: S608 - the name has no quote
-    row = link.execute(asked.encode()).fetchone()
+    asked = sql.SQL("SELECT version FROM {}.installation").format(sql.Identifier(address.schema))
+    row = link.execute(asked).fetchone()
     version = 0 if row is None else int(str(row[0]))
     if version > SCHEMA_VERSION:
         raise SchemaMismatchError(database=address.name, found=version, known=SCHEMA_VERSION)
