@@ -18,6 +18,8 @@ from rich.table import Table
 from redrive.cli.demo.flow import flow
 from redrive.cli.demo.progress import PAGE, events_since
 from redrive.client.connection import Redrive
+from redrive.engine.pipeline.context import origin_of
+from redrive.engine.pipeline.lanes import installation_of
 from redrive.ops.jobs.inspect import JobFilter, JobLine, list_jobs
 from redrive.ops.letters.groups import PENDING
 from redrive.ops.letters.letter import LetterLine
@@ -80,7 +82,12 @@ def account_of(
         _add_attempts(account, job, status, outcomes[job])
         if status == "failed":
             _add_letter(account, job, letters[job])
-    _add_notifications(account, statuses, notified, recovered)
+    known = installation_of(rd.store).ids
+    calls = {
+        job: notified.get(f"{flow.name}:{origin_of(job, known)}:{flow.stages[-1].name}", 0)
+        for job in statuses
+    }
+    _add_notifications(account, statuses, calls, recovered)
     _add_recovered(account, {job: statuses.get(job, "lost") for job in recovered}, letters)
     ended = sum(account.statuses[status] for status in ("complete", "failed", "cancelled", "skipped"))
     account.check(ended + account.open == account.submitted, "some jobs are in no known state")
@@ -185,9 +192,8 @@ def _add_letter(account: Account, job: int, letters: Sequence[LetterLine]) -> No
 
 
 def _add_notifications(
-    account: Account, statuses: Mapping[int, str], notified: Mapping[str, int], recovered: Sequence[int]
+    account: Account, statuses: Mapping[int, str], calls: Mapping[int, int], recovered: Sequence[int]
 ) -> None:
-    calls = {job: notified.get(f"{flow.name}:{job}:{flow.stages[-1].name}", 0) for job in statuses}
     account.repeats = sum(count - 1 for count in calls.values() if count)
     account.recovered_repeats = sum(calls[job] - 1 for job in recovered if calls[job])
     lost = [job for job, status in statuses.items() if status == "complete" and not calls[job]]

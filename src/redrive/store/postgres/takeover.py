@@ -47,28 +47,28 @@ def _copied(source: sqlite3.Connection, link: Link, address: Address, on_table: 
     counted: dict[str, int] = {}
     with link.transaction():
         for table in tables:
-            link.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+            _run(link, f"ALTER TABLE {table} DISABLE TRIGGER USER")
             _refuse_rows(link, address, table)
         for table in tables:
             counted[table] = _copy(source, link, table)
             on_table(table, counted[table])
         for table in tables:
-            link.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+            _run(link, f"ALTER TABLE {table} ENABLE TRIGGER USER")
             _refuse_difference(source, link, address, table)
         _continue_ids(source, link, tables)
     return counted
 
 
 def _tables(link: Link, address: Address) -> list[str]:
-    rows = link.execute("SELECT tablename FROM pg_tables WHERE schemaname = $1", (address.schema,)).fetchall()
+    rows = _run(link, "SELECT tablename FROM pg_tables WHERE schemaname = $1", address.schema)
     found = {str(row[0]) for row in rows} - OWN
     return [*FIRST, *sorted(found - set(FIRST))]
 
 
 def _refuse_rows(link: Link, address: Address, table: str) -> None:
     if table in SEEDED:
-        link.execute(_about(table, "DELETE FROM {table}"))
-    elif link.execute(_about(table, "SELECT 1 FROM {table} LIMIT 1")).fetchone() is not None:
+        _run(link, _about(table, "DELETE FROM {table}"))
+    elif _run(link, _about(table, "SELECT 1 FROM {table} LIMIT 1")):
         raise StoreRefusedError(
             database=address.name,
             cause=f"it is not empty: {table} has rows",
@@ -79,7 +79,7 @@ def _refuse_rows(link: Link, address: Address, table: str) -> None:
 def _copy(source: sqlite3.Connection, link: Link, table: str) -> int:
     columns = ", ".join(str(row[1]) for row in source.execute(f"PRAGMA table_info({table})"))
     copied = 0
-    with link.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+    with link.cursor().copy(f"COPY {table} ({columns}) FROM STDIN".encode()) as copy:
         for row in source.execute(_about(table, "SELECT {columns} FROM {table}", columns)):
             copy.write_row(_storable(row))
             copied += 1
@@ -96,7 +96,7 @@ def _storable(row: Row) -> Row:
 
 def _refuse_difference(source: sqlite3.Connection, link: Link, address: Address, table: str) -> None:
     count = _about(table, "SELECT count(*) FROM {table}")
-    (there,), (here,) = source.execute(count).fetchone(), link.execute(count).fetchall()[0]
+    (there,), (here,) = source.execute(count).fetchone(), _run(link, count)[0]
     if there != here:
         raise StoreRefusedError(
             database=address.name, cause=f"{table} has {here} rows, and its source {there}"
@@ -112,8 +112,15 @@ def _continue_ids(source: sqlite3.Connection, link: Link, tables: list[str]) -> 
         " HAVING greatest(max({columns}), $3) > 0"
     )
     for table in tables:
-        for (column,) in link.execute(numbered, (table,)).fetchall():
-            link.execute(_about(table, last, str(column)), (table, column, used.get(table, 0)))
+        for (column,) in _run(link, numbered, table):
+            _run(link, _about(table, last, str(column)), table, column, used.get(table, 0))
+
+
+def _run(link: Link, statement: str, *parameters: object) -> list[Row]:
+    """Run a statement and return its rows, if it has any."""
+    # As bytes: as a text its type would have to be that of a literal.
+    ran = link.execute(statement.encode(), parameters or None)
+    return ran.fetchall() if ran.description is not None else []
 
 
 def _about(table: str, text: str, columns: str = "") -> str:
