@@ -262,30 +262,32 @@ def test_two_processes_share_a_database_and_every_effect_takes_place_once(
 ) -> None:
     """The address in the environment is all that an application changes. Their connections are cut in between."""
     monkeypatch.setenv("REDRIVE_DATABASE_URL", fresh)
+    schema = fresh.rpartition("=")[2]
     shell.write("notes_flow.py", FLOW)
     shell.write("items.jsonl", *range(200))
+    assert shell("migrate").code == 0
+    workers = [shell.start("worker", "notes_flow:notes", "--concurrency", "4") for _ in range(2)]
+    until(lambda: _count(effects, "count(*)", of=f"{schema}.workers") == 2, workers[0])
     assert shell("submit", "notes_flow:notes", "--file", "items.jsonl").code == 0
-    workers = [
-        shell.start("worker", "notes_flow:notes", "--until-idle", "--concurrency", "4") for _ in range(2)
-    ]
 
-    until(lambda: _count(effects, "count(DISTINCT process)") == 2, workers[0])
     until(lambda: _count(effects, "count(*)") >= 50, workers[0])
     effects.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s",
-        (fresh.rpartition("=")[2],),
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", (schema,)
     )
+    until(lambda: shell.json("stats")["complete"] == 200, workers[0])
 
     for worker in workers:
+        worker.terminate()
         out, err = worker.communicate(timeout=120)
         assert worker.returncode == 0, out + err
+        assert f"serves notes from postgres, schema {schema}, 4 at once" in err
     assert _count(effects, "count(*)") == 200
     assert _count(effects, "count(DISTINCT number)") == 200
-    assert len(shell.json("job", "list", "--status", "complete", "--limit", "1000")) == 200
+    assert _count(effects, "count(DISTINCT process)") == 2
 
 
-def _count(db: psycopg.Connection[tuple[object, ...]], what: str) -> int:
-    row = db.execute(f"SELECT {what} FROM effects").fetchone()
+def _count(db: psycopg.Connection[tuple[object, ...]], what: str, of: str = "effects") -> int:
+    row = db.execute(f"SELECT {what} FROM {of}").fetchone()
     assert row is not None
     return int(str(row[0]))
 

@@ -96,8 +96,8 @@ def test_when_a_job_may_run_is_an_instant_or_a_distance(shell: Shell) -> None:
         (["worker", "flows:orders", "--concurrency", "0"], "at least 1"),
         (["worker", "flows:orders", "--processes", "0"], "at least 1"),
         (["worker", "flows:orders", "flows:orders"], "is given twice"),
-        (["stats", "--database-url", "postgresql://u:secret@h/d"], "must be a path"),
-        (["submit", "flows:orders", "1", "--database-url", "postgresql://u:secret@h/d"], "must be a path"),
+        (["stats", "--database-url", "mysql://u:secret@h/d"], "must be a path"),
+        (["submit", "flows:orders", "1", "--database-url", "mysql://u:secret@h/d"], "must be a path"),
         (["doctor", "--database-url", "sqlite:///"], "must be a path"),
     ],
 )

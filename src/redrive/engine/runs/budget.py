@@ -38,6 +38,8 @@ class BudgetTracker:
         self._unknown = 0
         self._asked = 0
         """How many of the unknown ones had ended when the store was last asked."""
+        self._own_asked = self._own
+        """The own ones when the store was last asked."""
         self.exceeded: BudgetExceeded | None = None
         """Why the run must stop; None while it may continue."""
         self.due = asyncio.Event()
@@ -81,6 +83,7 @@ class BudgetTracker:
     def asking(self) -> None:
         """Note that the store is asked now: what is committed from here on may be missing in its answer."""
         self._asked = self._unknown
+        self._own_asked = self._own.copy()
 
     def check(self, tally: Tally, *, is_last: bool) -> BudgetExceeded | None:
         """Count what the store knows, and return why the run must stop. The last check, after all items, needs no full interval."""
@@ -92,8 +95,13 @@ class BudgetTracker:
             JobState.CANCELLED: tally.cancelled - self._base.cancelled,
             JobState.SKIPPED: tally.skipped - self._base.skipped,
         }
-        self._others = {state: count - self._own[state] for state, count in since.items()}
-        self._finished = sum(since.values()) - since[JobState.SKIPPED]
+        # What was committed since it was asked may be missing in its answer: others have not undone that.
+        self._others = {
+            state: max(count - self._own[state], min(count - self._own_asked[state], 0))
+            for state, count in since.items()
+        }
+        finished = sum(self._own.values()) + sum(self._others.values())
+        self._finished = finished - self._own[JobState.SKIPPED] - self._others[JobState.SKIPPED]
         self._unknown, self._asked = self._unknown - self._asked, 0
         if not self._is_spent(self._budget) and is_last:
             self.exceeded = self._budget.check(self._tally())

@@ -97,6 +97,7 @@ async def health_port(
             await answer(reader, writer)
         finally:
             connections.pop(writer, None)
+            writer.close()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -107,7 +108,6 @@ async def health_port(
                     _health_answer(ask()) if page is None else _answer(*await asyncio.to_thread(page))
                 )
                 await writer.drain()
-        writer.close()
 
     try:
         server = await asyncio.start_server(limited, host, port, limit=HEAD_MAX)
@@ -118,4 +118,8 @@ async def health_port(
             field="health", value=f"{host}:{port}", rule="cannot be listened on", fix=f"{reason}."
         ) from error
     async with server:
-        yield
+        try:
+            yield
+        finally:
+            for writer in connections:
+                writer.transport.abort()

@@ -179,7 +179,7 @@ def _log(store: Store, options: Options) -> WorkerLog | None:
     """Return what logs about jobs, if anybody reads it."""
     if not logger.isEnabledFor(logging.INFO):
         return None
-    where = str(store.query("database_file")[0][0] or "memory")
+    where = str(store.query("database_name")[0][0])
     return WorkerLog(CURRENT.get().clock, store=where, lease=options.lease)
 
 

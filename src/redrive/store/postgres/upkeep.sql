@@ -1,6 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Upkeep: health of the database and of the work, and pruning.
 
+-- name: database_name
+-- As people know it.
+SELECT current_database() || ', schema ' || current_schema();
+
 -- name: database_file
 -- There is none: its server keeps it.
 SELECT '' AS file;

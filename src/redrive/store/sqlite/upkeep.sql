@@ -1,6 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Upkeep: health of the file and of the work, and pruning.
 
+-- name: database_name
+-- As people know it.
+SELECT coalesce(nullif(file, ''), 'memory') FROM pragma_database_list WHERE name = 'main';
+
 -- name: database_file
 SELECT file FROM pragma_database_list WHERE name = 'main';
 

@@ -208,6 +208,19 @@ def test_a_budget_that_is_spent_with_the_last_items_may_pause_and_resuming_judge
     assert filed.run(COURT, late, resume=paused.id).status == "partial_success"
 
 
+def test_an_answer_from_before_a_commit_moves_no_interval() -> None:
+    told = spending(FailureBudget(max_rate=0.2, check_every=50))
+
+    told.asking()
+    commit(told, *[GOOD] * 28)
+    assert told.check(Tally(), is_last=False) is None
+    commit(told, *[GOOD] * 22, *[BAD] * 49, first=28)
+    assert told.exceeded is None
+    commit(told, BAD, first=99)
+    assert told.exceeded is not None
+    assert (told.exceeded.dead, told.exceeded.finished) == (50, 100)
+
+
 @pytest.mark.req("FG-6.1")
 @pytest.mark.parametrize("on_exceeded", ["abort", "pause"])
 @pytest.mark.parametrize("is_async", [True, False])
