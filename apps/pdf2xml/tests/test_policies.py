@@ -31,6 +31,7 @@ from apps.pdf2xml.uploads import Form
 from redrive import ConfigurationError
 from redrive.core.decide import DeadLetter, History, RetryAt, decide
 from redrive.core.failure import Failure
+from redrive.engine.replay.rules import record_rules
 from redrive.errors import AttemptTimeoutError, JobNotFoundError
 from redrive.web import ProblemError
 
@@ -194,7 +195,10 @@ def test_retention_keeps_what_an_open_job_needs(tmp_path: Path) -> None:
 
 @pytest.fixture
 def jobs(tmp_path: Path) -> Generator[Jobs]:
-    made = Jobs(replace(SETTINGS, folder=tmp_path))
+    settings = replace(SETTINGS, folder=tmp_path)
+    made = Jobs(settings)
+    # As a worker of the installation does when it starts.
+    record_rules(made._rd.store, [build(settings)])
     yield made
     made.close()
 

@@ -15,6 +15,7 @@ from typing import Final, Literal, cast
 import msgspec
 
 from redrive.core.breaker_state import BreakerState, Phase, closed, isolated, opened
+from redrive.core.decoding import prepare
 from redrive.engine.clock import instant
 from redrive.engine.delivery.messages import breaker_members
 from redrive.engine.replay.rules import KnownBreaker, breakers_in_use, known_breakers
@@ -199,3 +200,6 @@ def _next_probe_at(state: BreakerState, known: KnownBreaker | None) -> datetime 
     if state.phase is Phase.OPEN:
         return instant(state.changed_at + known.open_for)
     return instant(state.changed_at if state.probe is None else state.probe.taken_at + known.probe_timeout)
+
+
+prepare(BreakerState, BreakerEvent)

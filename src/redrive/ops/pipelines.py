@@ -14,6 +14,7 @@ from typing import cast
 
 import msgspec
 
+from redrive.core.decoding import prepare
 from redrive.engine.clock import instant
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.reference import PipelineRef
@@ -204,3 +205,6 @@ def _log(by: Actor, verb: str, pipeline: str, after: str) -> Step:
 def _changed(answer: list[list[tuple[object, ...]]] | None) -> bool:
     """Return whether the last step of a change affected rows."""
     return bool(answer and answer[-1])
+
+
+prepare(LaneFacts)

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.decoding import prepare
 from redrive.core.replay import Counts, Plan
 from redrive.engine.replay.filter import LetterFilter
 from redrive.store.protocol import Store
@@ -69,3 +70,6 @@ def counts_of(store: Store, replay: int) -> Counts:
     return msgspec.convert(
         {str(standing): letters for standing, letters in store.query("replay_counts", replay)}, Counts
     )
+
+
+prepare(Replay, ReplayOptions)

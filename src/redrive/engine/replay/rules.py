@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from redrive.core.arguments import seconds
 from redrive.core.codeset import CodeSet
+from redrive.core.decoding import prepare
 from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.wiring import Shape, shape_of
@@ -187,3 +188,6 @@ def _kept_in(rows: Sequence[Row]) -> _Kept:
 def _hints_in(codes: CodeSet | None) -> tuple[OwnHint, ...]:
     rows = () if codes is None else (*codes.codes, codes.otherwise)
     return tuple(OwnHint(row.name, tuple(sorted(row.stages)), row.hint) for row in rows if row.hint)
+
+
+prepare(ReplayRules, _Kept)

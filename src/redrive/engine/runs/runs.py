@@ -15,6 +15,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.budget import FailureBudget, FailureRule, RunStatus, RunThresholds, Tally
+from redrive.core.decoding import prepare
 from redrive.errors import RunError
 from redrive.store.protocol import Store
 from redrive.store.records import Row, RunId, Step
@@ -219,3 +220,6 @@ def is_failing(store: Store, report: RunReport) -> bool:
 def has_permanent(store: Store, run: int) -> bool:
     """Return whether an item of a run has ever failed in a way that cannot heal."""
     return bool(store.query("has_permanent", run)[0][0])
+
+
+prepare(RunOptions)

@@ -14,6 +14,7 @@ from typing import Final, cast
 import msgspec
 
 from redrive.core.decision_text import reason_and_sentence
+from redrive.core.decoding import prepare
 from redrive.engine.clock import instant
 from redrive.errors import ConfigurationError, JobNotFoundError
 from redrive.ops.suggest import id_hint
@@ -176,3 +177,6 @@ def _attempt_of(row: Row) -> Attempt:
         "ended_at": instant(ended_at),
     }
     return msgspec.convert(attempt, Attempt)
+
+
+prepare(JobFacts, JobEvent, Attempt)

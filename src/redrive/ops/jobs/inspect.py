@@ -16,6 +16,7 @@ import msgspec
 
 from redrive.core.arguments import one_of
 from redrive.core.decision_text import reason_and_sentence
+from redrive.core.decoding import prepare
 from redrive.core.lifecycle import JobState
 from redrive.engine.clock import instant
 from redrive.ops.audit import Operation, operations_about
@@ -222,3 +223,6 @@ def _line_of(row: Row) -> JobLine:
     names = "id pipeline stage status attempt waiting error_code".split()
     times = {"run_at": instant(row[7]), "created_at": instant(row[8]), "key": row[9]}
     return msgspec.convert({**dict(zip(names, row[:7], strict=True)), **times}, JobLine)
+
+
+prepare(Event, JobLine)

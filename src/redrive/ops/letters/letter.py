@@ -13,6 +13,7 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.core.decoding import prepare
 from redrive.engine.clock import instant
 from redrive.errors import LetterNotFoundError
 from redrive.ops.suggest import LAST_ID, id_hint
@@ -135,3 +136,6 @@ def letter_facts(names: Sequence[str], row: Row) -> dict[str, object]:
         facts["sanitized_context"] = msgspec.json.decode(cast("bytes", facts["sanitized_context"]))
         facts["error_class"] = facts["code"]
     return facts
+
+
+prepare(DeadLetter, LetterLine)
