@@ -99,6 +99,7 @@ async def drive_run(
             on_commit=driver.budget.committed,
             leased_max=driver.budget.leased_max,
             beside=lambda worker, ask: driver.drive(items, worker, ask),
+            own_run=run,
         )
         driver.end_if_over()
     except Exception as error:

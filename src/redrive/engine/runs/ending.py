@@ -38,13 +38,21 @@ class RunStatusDriver:
     """Decides the status of the runs in a store, beside a worker."""
 
     def __init__(
-        self, store: Store, clock: Clock, *, ask_store: AskStore, on_end: Callable[[], None] = lambda: None
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        ask_store: AskStore,
+        on_end: Callable[[], None] = lambda: None,
+        own_run: RunId | None = None,
     ) -> None:
         self._store = store
         self._book = Runs(store)
         self._clock = clock
         self._ask_store = ask_store
         self._on_end = on_end
+        self._own_run = own_run
+        """The run that this process drives, and decides itself: also after it stood still for longer than it keeps others away."""
         self._wake = asyncio.Event()
         self._has_live = False
         """Whether there was a run to decide at the last look: without one, commits are no reason to look again."""
@@ -101,7 +109,7 @@ class RunStatusDriver:
         now = self._clock.wall()
         for run, first in tuple(self._aborting.items()):
             self._cancel_some(run, first, now)
-        rows = self._store.query("live_runs", now)
+        rows = [row for row in self._store.query("live_runs", now) if row[0] != self._own_run]
         live = {row[0] for row in rows}
         self._checked = {key: count for key, count in self._checked.items() if key[0] in live}
         return sum(self._decide_readable(row, now) for row in rows)

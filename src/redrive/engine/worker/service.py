@@ -44,7 +44,7 @@ from redrive.engine.worker.worker import Ending, Worker
 from redrive.engine.worker_log import WorkerLog
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
-from redrive.store.records import Settlement, WorkerFacts
+from redrive.store.records import RunId, Settlement, WorkerFacts
 
 logger = logging.getLogger("redrive.worker")
 
@@ -95,10 +95,12 @@ async def serve(
     on_commit: Callable[[list[Settlement]], None] | None = None,
     leased_max: Callable[[], int | None] | None = None,
     beside: Beside | None = None,
+    own_run: RunId | None = None,
 ) -> Ending:
     """Run a worker until it is stopped, or there is nothing left to do.
 
     `leased_max` is asked before each claim: at most so many jobs are leased or not committed yet; None for no such limit.
+    `own_run` is the run that `beside` drives: its status is decided there.
     """
     _check_process_stages(pipelines)
     clock = CURRENT.get().clock
@@ -132,7 +134,9 @@ async def serve(
         await _keep_alive(stack, store, worker, options, parts.observers)
         delivery = _delivery(store, worker, parts)
         listeners.append(delivery.committed)
-        statuses = RunStatusDriver(store, clock, ask_store=parts.ask_store, on_end=delivery.wake)
+        statuses = RunStatusDriver(
+            store, clock, ask_store=parts.ask_store, on_end=delivery.wake, own_run=own_run
+        )
         listeners.append(statuses.committed)
         drivers = (*_drivers(store, pipelines, worker, parts.ask_store), _health_probes(worker, parts))
         logs = () if log is None else (log,)

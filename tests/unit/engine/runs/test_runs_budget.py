@@ -17,8 +17,10 @@ from redrive import Fail, FailureBudget, Pipeline, Redrive, RunReport, stage
 from redrive.core.budget import Tally
 from redrive.core.lifecycle import JobState
 from redrive.engine.runs.budget import BudgetTracker
+from redrive.engine.runs.runs import KEEP_SECONDS
 from redrive.errors import FailureBudgetExceededError
 from redrive.store.records import JobId, LaneId, Settlement
+from redrive.testing import VirtualClock
 from tests.unit.build import one_stage
 from tests.unit.engine.worker.letters_made import claimed
 
@@ -206,6 +208,24 @@ def test_a_budget_that_is_spent_with_the_last_items_may_pause_and_resuming_judge
     assert "30 of 80 finished jobs failed" in str(paused.reason)
 
     assert filed.run(COURT, late, resume=paused.id).status == "partial_success"
+
+
+def test_a_run_is_judged_by_the_process_that_drives_it_even_after_it_stood_still(
+    filed: Redrive, clock: VirtualClock
+) -> None:
+    async def stand_still(number: int) -> int:
+        clock.advance((KEEP_SECONDS + 1) * (number == -15))
+        return await judge(number)
+
+    late = [1] * 50 + [-place for place in range(30)]
+    budget = FailureBudget(max_rate=0.2, check_every=50, on_exceeded="pause")
+
+    paused = filed.run(
+        one_stage(stand_still, "court"), late, failure_budget=budget, concurrency=1, lease=KEEP_SECONDS * 4
+    )
+
+    assert (paused.status, paused.open) == ("paused", 0)
+    assert "29 of 80 finished jobs failed" in str(paused.reason)
 
 
 def test_an_answer_from_before_a_commit_moves_no_interval() -> None:
