@@ -16,7 +16,8 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from redrive.core.arguments import seconds
 from redrive.engine.guard.breakers import Breakers
@@ -30,8 +31,9 @@ MONOTONIC_START: Final = 7_000.0
 class VirtualClock:
     """A clock for tests. Sleeping returns at once and moves the clock; sleepers wake in the order in which they are due.
 
-    Time moves only when no other task of the loop is ready, so that tasks that are slow to yield are not overtaken. It does not
-    see real I/O: while a task waits for a socket, time may move, except on the loop of `run_inline`, which checks.
+    Time moves only when no other task of the loop is ready and no executor works for it, so that whoever is slow to yield or to
+    answer is not overtaken. It does not see real I/O: while a task waits for a socket, time may move, except on the loop of
+    `run_inline`, which checks.
     """
 
     def __init__(self, *, wall: float = WALL_START, monotonic: float = MONOTONIC_START) -> None:
@@ -72,6 +74,8 @@ class VirtualClock:
             await asyncio.sleep(seconds)
             self._reach(due_at)
             return
+        if loop not in self._sleepers:
+            _count_calls(loop)
         sleepers = self._sleepers.setdefault(loop, [])
         due_at = self.wall() + seconds
         mine = (self._now + seconds, next(self._order))
@@ -99,7 +103,27 @@ class VirtualClock:
 def _is_busy(loop: asyncio.AbstractEventLoop, sleepers: int) -> bool:
     """Return whether tasks other than the sleepers, which are ready in every iteration, are ready now."""
     # The list of ready callbacks is private; without it, the sleeper wakes after one iteration of the others.
-    return len(getattr(loop, "_ready", ())) >= sleepers
+    return bool(_calls.get(loop)) or len(getattr(loop, "_ready", ())) >= sleepers
+
+
+_calls: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Future[Any]]]] = WeakKeyDictionary()
+"""What executors are doing for a loop, since the first sleep on it."""
+
+
+def _count_calls(loop: asyncio.AbstractEventLoop) -> None:
+    """Note from now on what executors do for a loop."""
+    if loop in _calls:
+        return
+    calls = _calls[loop] = set()
+    run = loop.run_in_executor
+
+    def run_counted(*args: Any) -> asyncio.Future[Any]:
+        call = run(*args)
+        calls.add(call)
+        call.add_done_callback(calls.discard)
+        return call
+
+    loop.run_in_executor = run_counted  # type: ignore[method-assign,assignment]
 
 
 @contextmanager
