@@ -6,7 +6,6 @@ Texts with many n-grams in common have similar vectors. Every vector has length 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -57,25 +56,33 @@ def _vector(text: str) -> Vectors:
 
 
 class ModelEmbedder:
-    """A model of sentence-transformers, loaded when it is first used."""
+    """A model of model2vec, from a folder or by its name on the Hugging Face hub."""
 
     def __init__(self, name: str) -> None:
         try:
-            library = importlib.import_module("sentence_transformers")
+            from model2vec import StaticModel
         except ImportError as error:
             raise ConfigurationError(
                 field="FORGE_EMBEDDER",
                 value=name,
-                rule="needs the package sentence-transformers",
-                fix="pip install sentence-transformers; or leave FORGE_EMBEDDER out for n-grams.",
+                rule="needs the package model2vec",
+                fix="pip install 'redrive[embeddings]'; or leave FORGE_EMBEDDER out for n-grams.",
             ) from error
-        self._model = library.SentenceTransformer(name)
+        try:
+            self._model = StaticModel.from_pretrained(name, normalize=True)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                field="FORGE_EMBEDDER",
+                value=name,
+                rule="is neither the folder of a model nor one that can be downloaded",
+                fix="Give a folder that model2vec wrote, or check the name and the network.",
+            ) from error
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return a row for each text, in their order."""
-        return np.asarray(self._model.encode(list(texts), normalize_embeddings=True), np.float32)
+        return np.asarray(self._model.encode(list(texts)), np.float32)
 
 
 def embedder(name: str) -> Embedder:
-    """Return the embedder with this name: `ngrams`, or a model of sentence-transformers."""
+    """Return the embedder with this name: `ngrams`, or a model of model2vec."""
     return NgramEmbedder() if name == "ngrams" else ModelEmbedder(name)

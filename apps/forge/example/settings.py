@@ -24,7 +24,7 @@ class Settings:
     llm_url: str = "https://api.openai.com/v1"
     llm_model: str = "gpt-4o-mini"
     embedder: str = "ngrams"
-    """`ngrams`, or the name of a model of sentence-transformers."""
+    """`ngrams`, or a model of model2vec: a folder, or its name on the Hugging Face hub."""
 
     def __post_init__(self) -> None:
         if len(self.llm_key) >= SECRET_MIN:

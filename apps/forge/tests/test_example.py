@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import openai
 import pytest
+from model2vec import StaticModel
 from pyarrow import parquet
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 from apps.forge.example.embedding import DIMENSIONS, embedder
 from apps.forge.example.endpoint import Endpoint
@@ -207,24 +210,25 @@ def test_similar_texts_have_similar_vectors_of_length_one() -> None:
     assert embedder("ngrams").embed([]).shape == (0, DIMENSIONS)
 
 
-def test_a_real_model_is_loaded_when_asked_for_and_its_package_is_named_when_missing(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_real_model_embeds_by_what_it_has_learnt(tmp_path: Path) -> None:
+    words = ["[UNK]", "lamp", "bulb", "parcel"]
+    tokenizer = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    learnt = np.array([[0, 0, 1], [2, 1, 0], [3, 1, 0], [0, -2, 1]], np.float32)
+    StaticModel(learnt, tokenizer).save_pretrained(tmp_path)
+
+    one, near, far = embedder(str(tmp_path)).embed(["lamp", "bulb", "parcel"])
+
+    assert float(one @ one) == pytest.approx(1, abs=1e-5)
+    assert float(one @ near) > 0.9 > 0.1 > float(one @ far)
+    assert one.dtype == np.float32
+
+
+def test_a_model_that_cannot_be_loaded_and_a_missing_package_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(ConfigurationError, match="pip install sentence-transformers"):
-        embedder("all-MiniLM-L6-v2")
-
-    class SentenceTransformer:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def encode(self, given: list[str], *, normalize_embeddings: bool) -> list[list[float]]:
-            return [[float(len(text)), 1.0] for text in given]
-
-    monkeypatch.setitem(
-        sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=SentenceTransformer)
-    )
-    made = embedder("all-MiniLM-L6-v2").embed(["a", "bc"])
-
-    assert made.tolist() == [[1.0, 1.0], [2.0, 1.0]]
-    assert made.dtype == np.float32
+    with pytest.raises(ConfigurationError, match="neither the folder of a model"):
+        embedder(str(tmp_path / "gone"))
+    monkeypatch.setitem(sys.modules, "model2vec", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'redrive\[embeddings\]'"):
+        embedder("minishlab/potion-base-8M")
