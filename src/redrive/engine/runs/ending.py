@@ -154,7 +154,7 @@ class RunStatusDriver:
         ended_at = None if tally.open else now
         counts = (total, tally.finished, complete)
         step = Step("decide_run", (after.value, reason, ended_at, run, before.value, *counts), rows=1)
-        return self._store.apply(step) is not None
+        return self._store.apply(Step("lock_run", (run,)), step) is not None
 
     def _exceeded(self, run: object, found: RunOptions, tally: Tally) -> BudgetExceeded | None:
         """Return why a run that no process drives must stop; looked at for each full interval, and at its end."""

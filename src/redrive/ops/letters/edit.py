@@ -205,10 +205,11 @@ def commit(store: Store, made: Draft, by: Actor) -> EditResult:
     after |= {"is_original": True} if made.is_original else {}
     change = {"part": made.part, "before": {"bytes": size}, "after": after}
     log = by.hiding(own).log_letters("edit", f"letter {made.letter}", letters=1, change=change)
-    answer = store.apply(Step("add_edit", row, rows=1), *supply, log)
+    lock = Step("lock_letter", (made.letter,))
+    answer = store.apply(lock, Step("add_edit", row, rows=1), *supply, log)
     if answer is None:
         raise _refused(made.letter, "it has moved meanwhile", "Look at it again, then edit.")
-    return EditResult(id=cast("int", answer[0][0][0]), diff=made.diff, unknown_fields=made.unknown_fields)
+    return EditResult(id=cast("int", answer[1][0][0]), diff=made.diff, unknown_fields=made.unknown_fields)
 
 
 def _supply(values: _Values, made: Draft) -> list[Step]:

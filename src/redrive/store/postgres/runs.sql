@@ -84,6 +84,10 @@ SELECT EXISTS (SELECT 1 FROM dead_letters JOIN letter_facts ON letter_id = dead_
 -- name: has_live_runs
 SELECT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL AND status <> 'paused')::integer;
 
+-- name: lock_run
+-- Before `decide_run`, in the same transaction: whoever queues one of its jobs again meanwhile is waited for, so that the next statement counts that.
+SELECT id FROM runs WHERE id = $1::bigint FOR UPDATE;
+
 -- name: decide_run
 -- Once, and only while it still is as it was when its status was decided.
 UPDATE runs SET status = $1::text, reason = coalesce($2::text, reason), ended_at = $3::double precision

@@ -45,6 +45,10 @@ SELECT letter.state, letter.job_id, jobs.status, jobs.erased_at, lanes.pipeline,
         AND NOT EXISTS (SELECT 1 FROM operations WHERE subject = 'job ' || jobs.id AND verb = 'erase'))::integer
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = $1::bigint;
 
+-- name: lock_letter
+-- Before `add_edit`, in the same transaction: whoever edits, releases or erases it meanwhile is waited for, so that the next statement sees that.
+SELECT letter.id FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.id = $1::bigint FOR UPDATE;
+
 -- name: add_edit
 -- Only on top of the value that was looked at, and only while nothing runs with the old one.
 INSERT INTO edits (letter_id, job_id, part, before, after, at, actor)

@@ -75,6 +75,10 @@ SELECT EXISTS (SELECT 1 FROM dead_letters INDEXED BY dead_letters_run CROSS JOIN
 -- name: has_live_runs
 SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_live WHERE ended_at IS NULL AND status <> 'paused');
 
+-- name: lock_run
+-- Before `decide_run`: here the transaction keeps everybody else out already.
+SELECT id FROM runs WHERE id = ?1;
+
 -- name: decide_run
 -- Once, and only while it still is as it was when its status was decided.
 UPDATE runs SET status = ?1, reason = coalesce(?2, reason), ended_at = ?3

@@ -45,6 +45,10 @@ SELECT letter.state, letter.job_id, jobs.status, jobs.erased_at, lanes.pipeline,
         AND NOT EXISTS (SELECT 1 FROM operations WHERE subject = 'job ' || jobs.id AND verb = 'erase')
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?1;
 
+-- name: lock_letter
+-- Before `add_edit`: here the transaction keeps everybody else out already.
+SELECT id FROM dead_letters WHERE id = ?1;
+
 -- name: add_edit
 -- Only on top of the value that was looked at, and only while nothing runs with the old one.
 INSERT INTO edits (letter_id, job_id, part, before, after, at, actor)
