@@ -143,6 +143,10 @@ test: setup-browser check-static ## Everything CI needs: check, all tests, cover
 test-fast: setup-dev ## The unit tests alone
 	@$(PY) -m pytest -q -n $(JOBS) tests/unit
 
+.PHONY: test-postgres
+test-postgres: setup-dev ## The tests of every command over PostgreSQL, too
+	@REDRIVE_TEST_STORES=all $(PY) -m pytest -q -n $(JOBS) -k postgres tests/e2e
+
 .PHONY: test-changed
 test-changed: setup-dev ## The tests that belong to the files that differ from origin
 	@$(PY) -m tools.changed_tests -q -n $(JOBS)

@@ -34,8 +34,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 typer.main.get_command = cache(typer.main.get_command)
 
 
-ABOVE_THE_SEAM = tuple(Path(__file__).parent / "unit" / room for room in ("ops", "client", "engine/replay"))
+ABOVE_THE_SEAM = tuple(
+    Path(__file__).parent / room for room in ("unit/ops", "unit/client", "unit/engine/replay", "e2e")
+)
 """Tests that run over both stores."""
+IN_FULL = os.environ.get("REDRIVE_TEST_STORES") == "all"
+"""Whether the tests of every command run over both: `make test-postgres` does that, for which `make test` has no time."""
+COMMANDS = frozenset({"bulk_edit", "letters", "operate", "replay", "triage", "upkeep"})
+"""The commands that `make test` runs over both stores."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,8 +62,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "dialect" in metafunc.fixturenames and any(
         metafunc.definition.path.is_relative_to(room) for room in ABOVE_THE_SEAM
     ):
+        place = metafunc.definition.path
+        is_left_out = place.parent.name == "e2e" and place.stem.removeprefix("test_cli_") not in COMMANDS
         is_about_sqlite = metafunc.definition.get_closest_marker("sqlite") is not None
-        metafunc.parametrize("dialect", DIALECTS[:1] if is_about_sqlite else DIALECTS)
+        is_once = is_about_sqlite or (is_left_out and not IN_FULL)
+        metafunc.parametrize("dialect", DIALECTS[:1] if is_once else DIALECTS)
 
 
 @pytest.fixture(scope="session")

@@ -11,14 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.databases import Address
 from tests.e2e.shell import FLOWS, ORDERS, Shell
 
 
 @pytest.fixture
 def shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    dialect: str,
+    address: Address,
 ) -> Generator[Shell]:
-    """A shell in an empty folder with `flows.py`."""
+    """A shell in an empty folder with `flows.py`; commands that name no database use a file there, or one on a server."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
     levels = {logging.getLogger(name): 0 for name in ("redrive", "flows", "talking", "renamed")}
@@ -26,6 +31,8 @@ def shell(
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("REDRIVE_DATABASE_URL", raising=False)
+    if dialect == "postgres":
+        monkeypatch.setenv("REDRIVE_DATABASE_URL", address("shell"))
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "flows.py").write_text(FLOWS, encoding="utf-8")
     opened = Shell(tmp_path, monkeypatch, capsys)

@@ -90,6 +90,7 @@ def test_completion_without_a_database_offers_nothing_and_makes_none(
     assert not (shell.folder / "redrive.db").exists()
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     "command",
     [

@@ -9,7 +9,7 @@ import pytest
 
 from redrive import connect
 from tests.e2e.shell import Shell, letter, prepared
-from tests.embedded import embedded
+from tests.embedded import change_rows
 
 
 def test_the_question_is_about_what_will_change_and_says_what_stays(shop: Shell) -> None:
@@ -51,8 +51,8 @@ def test_a_replay_that_is_watched_tells_progress_and_how_long_it_takes(shell: Sh
     prepared(shell, "samples", 3)
     begun = shell("replay", "start", "--pipeline", "samples", "--canary", "", "--rate", "2/s", stdin="y\n")
     with connect() as rd:
-        embedded(rd)._db.execute("UPDATE dead_letters SET replay_id = 1")
-        embedded(rd)._db.execute("UPDATE replays SET status = 'running', marked_to = cutoff")
+        change_rows(rd, "UPDATE dead_letters SET replay_id = 1")
+        change_rows(rd, "UPDATE replays SET status = 'running', marked_to = cutoff")
 
     shown = shell("replay", "status", "1")
     shell("replay", "pause", "1", "--reason", "lunch")
@@ -78,8 +78,8 @@ def test_a_replay_in_progress_is_told_with_the_time_that_is_left(
     prepared(shell, "samples", 3)
     shell("replay", "start", "--pipeline", "samples", "--canary", "", "--rate", "2/s", "--yes")
     with connect() as rd:
-        embedded(rd)._db.execute("UPDATE dead_letters SET replay_id = 1")
-        embedded(rd)._db.execute("UPDATE replays SET status = 'running', marked_to = cutoff")
+        change_rows(rd, "UPDATE dead_letters SET replay_id = 1")
+        change_rows(rd, "UPDATE replays SET status = 'running', marked_to = cutoff")
         reports = [rd.replays.status(1)]
         rd.replays.pause(1)
         reports.append(rd.replays.status(1))
@@ -137,8 +137,8 @@ def test_letters_of_another_replay_are_said_to_stay_with_it(shell: Shell) -> Non
     prepared(shell, "samples", 3)
     shell("replay", "start", "1", "--yes")
     with connect() as rd:
-        embedded(rd)._db.execute("UPDATE dead_letters SET replay_id = 1 WHERE id = 1")
-        embedded(rd)._db.execute("UPDATE replays SET status = 'running', marked_to = cutoff")
+        change_rows(rd, "UPDATE dead_letters SET replay_id = 1 WHERE id = 1")
+        change_rows(rd, "UPDATE replays SET status = 'running', marked_to = cutoff")
 
     asked = shell("replay", "start", "--pipeline", "samples", stdin="n\n")
 

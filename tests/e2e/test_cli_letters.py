@@ -11,6 +11,7 @@ import pytest
 from redrive import connect
 from redrive.cli.input.letters import complete_codes, complete_groups, complete_stages
 from tests.e2e.shell import Shell
+from tests.embedded import change_rows, changing
 
 
 @pytest.fixture
@@ -212,10 +213,10 @@ def test_one_letter_is_shown_with_its_story(failed: Shell) -> None:
 
 
 def test_edits_and_operations_are_shown_without_values(failed: Shell) -> None:
-    with connect(failed.folder / "redrive.db") as rd:
-        db = rd.store._db  # type: ignore[attr-defined]
+    with connect() as rd, changing(rd) as db:
         db.execute(
-            "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (1, 2, 'input', x'30', x'353535', 9.0, 'ann')"
+            "INSERT INTO edits (letter_id, job_id, part, before, after, at, actor) VALUES (1, 2, 'input', ?, ?, 9.0, 'ann')",
+            (b"0", b"555"),
         )
         db.execute(
             "INSERT INTO operations (at, actor, verb, subject, reason) VALUES (9.0, 'ann', 'edit', 'letter 1', 'a slip')"
@@ -230,8 +231,7 @@ def test_edits_and_operations_are_shown_without_values(failed: Shell) -> None:
 
 
 def test_a_letter_whose_replay_failed_again_is_past_and_the_new_one_is_marked(failed: Shell) -> None:
-    with connect(failed.folder / "redrive.db") as rd:
-        db = rd.store._db  # type: ignore[attr-defined]
+    with connect() as rd, changing(rd) as db:
         db.execute("UPDATE dead_letters SET state = 'replaying' WHERE job_id = 2")
         db.execute(
             "UPDATE jobs SET status = 'queued', round = 2, finished_at = NULL, error_code = NULL, error_message = NULL WHERE id = 2"
@@ -334,8 +334,8 @@ def test_a_pipeline_and_a_run_are_accounted_for(failed: Shell) -> None:
 
 
 def test_an_account_that_does_not_add_up_ends_with_1(failed: Shell) -> None:
-    with connect(failed.folder / "redrive.db") as rd:
-        rd.store._db.execute("UPDATE tallies SET jobs = jobs + 1")  # type: ignore[attr-defined]
+    with connect() as rd:
+        change_rows(rd, "UPDATE tallies SET jobs = jobs + 1")
 
     ended = failed("report", "account", "--pipeline", "sleepers")
 

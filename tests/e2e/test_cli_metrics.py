@@ -59,7 +59,7 @@ def test_one_scrape_has_the_exact_sum_of_all_processes_also_of_one_that_was_kill
     (shell.folder / "busy_flow.py").write_text(BUSY, encoding="utf-8")
     port = free_ports(1)
     ran = shell.start("worker", "busy_flow:busy", "--processes", "2", "--metrics", str(port), "--lease", "1")
-    with connect("redrive.db") as rd:
+    with connect() as rd:
         until(lambda: len(rd.store.query("workers")) == 2 and bool(scrape(port)), ran)
         first = int(str(rd.store.query("workers")[0][2]))
         for _ in range(10):

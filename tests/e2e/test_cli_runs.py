@@ -114,7 +114,7 @@ def test_a_run_whose_rest_is_held_ends_with_3_and_goes_on_when_resumed(shell: Sh
     held = shell("run", "start", "flows:asking", "--items", "items.jsonl", "--hold-max", "0", "-o", "json")
     (shell.folder / "items.jsonl").unlink()  # It was read to its end, and is needed no more.
     shell("breaker", "close", "model")
-    with connect("redrive.db") as rd:
+    with connect() as rd:
         # A closed breaker lets calls go gradually; this one has been closed for long.
         state = rd.store.breaker("model")
         rd.store.swap_breaker("model", state, b"{}")
@@ -128,7 +128,7 @@ def test_a_run_whose_rest_is_held_ends_with_3_and_goes_on_when_resumed(shell: Sh
 def test_an_interrupted_run_says_how_to_go_on(shell: Shell) -> None:
     shell.write("items.jsonl", *range(10, 13))
     running = shell.start("run", "start", "flows:sleepers", "--items", "items.jsonl")
-    with connect("redrive.db") as rd:
+    with connect() as rd:
         # A signal before the first look at a job would find a process that cannot hear it yet.
         until(lambda: rd.store.query("last_event")[0][0] == 3, running)
 
@@ -233,7 +233,7 @@ def test_somebody_who_watches_sees_how_far_a_run_is(shell: Shell, monkeypatch: p
 
 
 def test_a_run_of_a_program_is_paused_labelled_resumed_and_worked_on(shell: Shell) -> None:
-    with connect(shell.folder / "redrive.db") as rd:
+    with connect() as rd:
         rd.runs.open(_orders(shell), [1, 0, 2], key="batch-7", label="morning")
 
     paused = shell.json("run", "pause", "1", "--reason", "maintenance")
@@ -264,7 +264,7 @@ def test_a_run_of_a_program_is_paused_labelled_resumed_and_worked_on(shell: Shel
 
 
 def test_a_run_is_cancelled_after_asking(shell: Shell) -> None:
-    with connect(shell.folder / "redrive.db") as rd:
+    with connect() as rd:
         rd.runs.open(_orders(shell), [1, 2])
 
     refused = shell("run", "cancel", "1")
@@ -287,7 +287,7 @@ def test_a_run_is_cancelled_after_asking(shell: Shell) -> None:
     ],
 )
 def test_an_unknown_run_is_refused(shell: Shell, arguments: tuple[str, ...]) -> None:
-    connect(shell.folder / "redrive.db").close()
+    connect().close()
 
     ended = shell(*arguments)
 

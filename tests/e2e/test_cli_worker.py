@@ -45,8 +45,10 @@ def test_one_worker_serves_several_pipelines(shell: Shell) -> None:
     ended = shell("worker", "flows:orders", "flows:asking", "--until-idle", "--lease", "5")
 
     assert (ended.code, ended.out) == (0, "")
+    with connect() as rd:
+        database = rd.store.query("database_name")[0][0]
     assert [line.partition(": ")[2] for line in ended.err.splitlines() if "started" in line] == [
-        f"{started_in(ended.err)} started: serves orders, asking from {shell.folder / 'redrive.db'}, 64 at once, lease 5 s"
+        f"{started_in(ended.err)} started: serves orders, asking from {database}, 64 at once, lease 5 s"
     ]
     assert "ended (idle) after" in ended.err.splitlines()[-1]
     assert ended.err.splitlines()[-1].endswith(": 3 ok")
@@ -164,7 +166,7 @@ def test_somebody_who_watches_is_told_what_is_served(shell: Shell, monkeypatch: 
 def test_a_worker_that_is_told_to_stop_ends_with_0(shell: Shell) -> None:
     port = free_ports(1)
     worker = shell.start("worker", "flows:orders", "--health-port", str(port))
-    with connect("redrive.db") as rd:
+    with connect() as rd:
         until(lambda: bool(live(rd)), worker)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
             assert json.load(answer)["status"] == "ok"
@@ -197,7 +199,7 @@ def test_several_processes_report_that_the_rest_is_held() -> None:
 
 def test_a_worker_that_is_killed_is_started_again_and_all_end_together(shell: Shell) -> None:
     ran = shell.start("worker", "flows:orders", "--processes", "2", "--health-port", str(free_ports(2)))
-    with connect("redrive.db") as rd:
+    with connect() as rd:
         until(lambda: len(live(rd)) == 2, ran)
         name, process = live(rd)[0]
         known = {each for each, _ in live(rd)}
@@ -214,7 +216,7 @@ def test_a_worker_that_is_killed_is_started_again_and_all_end_together(shell: Sh
 
 def test_workers_end_when_their_supervisor_is_killed(shell: Shell) -> None:
     ran = shell.start("worker", "flows:orders", "--processes", "2")
-    with connect("redrive.db") as rd:
+    with connect() as rd:
         until(lambda: len(live(rd)) == 2, ran)
 
         ran.kill()

@@ -30,7 +30,7 @@ def test_a_file_of_payloads_is_submitted(shell: Shell) -> None:
     submitted = shell.json("submit", "flows:orders", "--file", "items.jsonl", "--owner", "ann")
 
     assert submitted == {"submitted": 3, "first": 1, "last": 3}
-    with connect("redrive.db") as rd:
+    with connect() as rd:
         assert {rd.job(each).facts.owner for each in (1, 2, 3)} == {"ann"}
 
 
@@ -70,7 +70,7 @@ def test_when_a_job_may_run_is_an_instant_or_a_distance(shell: Shell) -> None:
     shell("submit", "flows:orders", "5", "--run-at", "2099-03-01T08:00:00+01:00", "--priority", "2")
     shell("submit", "flows:orders", "5", "--run-at", "+2d")
 
-    with connect("redrive.db") as rd:
+    with connect() as rd:
         first, second = rd.job(1).facts, rd.job(2).facts
     assert (first.run_at, first.priority) == (datetime(2099, 3, 1, 7, tzinfo=UTC), 2)
     assert (second.run_at - second.created_at).total_seconds() == pytest.approx(172_800, abs=5)
