@@ -73,7 +73,7 @@ class Service:
         self._row = templates.get_template("row.html")
         # Reads wait for reads only: not for the disk, and not for commits.
         self._reading = ThreadPoolExecutor(2, "read")
-        self._writing = ThreadPoolExecutor(4, "write")
+        self._writing = ThreadPoolExecutor(2, "write")
         self.watcher = Watcher(self.jobs, self.read)
 
     async def read(self, call: Callable[[], T]) -> T:
@@ -155,7 +155,7 @@ def _job_id(given: str) -> int:
     return int(given)
 
 
-def _refuse_foreign(request: Request) -> None:
+async def _refuse_foreign(request: Request) -> None:
     """Refuse a form of another site: it comes without the cookie, and the answer would replace the visitor's session."""
     if request.headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
         raise ProblemError(problem("FORBIDDEN"))
@@ -173,8 +173,7 @@ def _add_job_routes(app: FastAPI) -> None:
     @app.get("/api/jobs")
     async def jobs(request: Request, before: Before = None) -> Response:
         service, session = _service(request)
-        found = await service.read(functools.partial(service.jobs.list, session.owner, before))
-        is_paused = await service.read(service.jobs.is_paused)
+        found, is_paused = await service.read(functools.partial(service.jobs.queue, session.owner, before))
         body = {"jobs": found, "is_paused": is_paused, "message": PAUSED if is_paused else None}
         return _answer(request, session, body)
 
@@ -229,8 +228,7 @@ def _add_page_routes(app: FastAPI) -> None:
         service, session = _service(request)
         if service.has_sample and session.cookie is not None:
             await service.write(functools.partial(submit_sample, service.jobs, session.owner))
-        jobs = await service.read(functools.partial(service.jobs.list, session.owner, before))
-        is_paused = await service.read(service.jobs.is_paused)
+        jobs, is_paused = await service.read(functools.partial(service.jobs.queue, session.owner, before))
         html = service.page.render(
             rows=[service.row(job) for job in jobs],
             is_paused=is_paused,
@@ -250,8 +248,7 @@ def _add_page_routes(app: FastAPI) -> None:
         service, session = _service(request)
 
         async def look() -> tuple[list[JobView], bool]:
-            jobs = await service.read(functools.partial(service.jobs.list, session.owner))
-            return jobs, await service.read(service.jobs.is_paused)
+            return await service.read(functools.partial(service.jobs.queue, session.owner))
 
         return event_response(request, lambda last: follow(last, service.watcher, Feed(service.row), look))
 

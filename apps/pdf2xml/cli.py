@@ -7,6 +7,7 @@ Settings come from the environment. Each process prints its address once it is r
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Final
@@ -29,8 +30,14 @@ app = typer.Typer(
 )
 
 LOG: Final = "%(asctime)s %(levelname)-8s %(name)s: %(message)s"
+NICENESS: Final = 10
 Host = Annotated[str, typer.Option("--host", help="The address to listen on.")]
 Port = Annotated[int, typer.Option("--port", help="The port to listen on; 0 takes a free one.")]
+
+
+def _yield_to_visitors() -> None:
+    """Run behind the API where all share a machine: a page is waited for, a conversion is not."""
+    os.nice(NICENESS)
 
 
 def _ready(name: str) -> None:
@@ -70,6 +77,7 @@ def worker(
 ) -> None:
     """Convert what is queued until stopped."""
     _ready("worker")
+    _yield_to_visitors()
     settings = Settings.read()
     settings.folder.mkdir(parents=True, exist_ok=True)
     health = None if health_port is None else ("127.0.0.1", health_port)
@@ -102,6 +110,7 @@ def gateway(
     from redrive.web import serve
 
     _ready("gateway")
+    _yield_to_visitors()
     made = make(GatewayLimits(seconds=seconds, memory=memory * 1_000_000), has_switch=faults)
     serve(made, host=host, port=port, on_ready=lambda host, port: _announce("gateway", host, port))
 

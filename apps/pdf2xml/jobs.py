@@ -106,10 +106,10 @@ class Jobs:
         self._keep(buried.id, upload)
         return self._view(buried)
 
-    def list(self, owner: str, before: int | None = None) -> list[JobView]:
-        """Return the latest jobs of an owner, newest first."""
+    def queue(self, owner: str, before: int | None = None) -> tuple[list[JobView], bool]:
+        """Return the latest jobs of an owner, newest first, and whether they wait because the gateway is down."""
         found = self._reads.jobs.of_owner(owner, NAME, before=before, limit=PAGE)
-        return [self._view(facts) for facts in found]
+        return [self._view(facts) for facts in found], self.is_paused()
 
     def show(self, owner: str, job: int) -> dict[str, object]:
         """Return one job, with what happened to it."""

@@ -62,7 +62,7 @@ def test_an_api_that_is_killed_during_an_upload_loses_nothing_that_it_confirmed(
         b'--x\r\nContent-Disposition: form-data; name="file"; filename="f.pdf"\r\n\r\n%PDF-1.4'
     )
     with socket.create_connection((address.hostname, address.port or 80)) as connection:
-        connection.sendall(half + b"x" * 300_000)
+        connection.sendall(half + b"x" * 600_000)
         until(lambda: list((site.settings.folder / "drafts").iterdir()), "the upload is being written")
         site.api.end(signal.SIGKILL)
 

@@ -249,7 +249,7 @@ def test_a_purge_spares_the_source_of_an_upload_that_comes_at_the_same_time(
     jobs.purge()
     uploading.join()
 
-    assert [job.status for job in jobs.list(OWNER)] == ["queued"]
+    assert [job.status for job in jobs.queue(OWNER)[0]] == ["queued"]
     assert source.exists()
 
 
@@ -314,7 +314,7 @@ def test_a_retry_by_somebody_else_does_not_renew_the_source_and_one_without_a_so
     jobs.files.keep(draft(jobs, age=3600), source)
     before = source.stat().st_mtime
     monkeypatch.setattr(Jobs, "_upload", lambda *_: Upload("f.pdf", "text", form.sha256, 5, source.stem, "t"))
-    assert jobs.list(OWNER)[0].is_retryable
+    assert jobs.queue(OWNER)[0][0].is_retryable
     with pytest.raises(ProblemError, match="FORBIDDEN"):
         jobs.retry("c" * 32, refused.id)
     assert source.stat().st_mtime == before

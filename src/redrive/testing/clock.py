@@ -123,7 +123,7 @@ def _count_calls(loop: asyncio.AbstractEventLoop) -> None:
         call.add_done_callback(calls.discard)
         return call
 
-    loop.run_in_executor = run_counted  # type: ignore[method-assign,assignment]
+    loop.run_in_executor = run_counted  # type: ignore[method-assign,assignment] # - of this loop alone.
 
 
 @contextmanager

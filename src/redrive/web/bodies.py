@@ -11,8 +11,8 @@ import asyncio
 import hashlib
 import os
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
@@ -146,47 +146,65 @@ async def save_stream(chunks: AsyncGenerator[bytes], path: Path) -> SavedBody:
     Raises:
         OSError: the file exists, or cannot be written.
     """
-    digest = hashlib.sha256()
-    size = 0
-    async with aclosing(chunks):
-        file = await asyncio.to_thread(_create, path)
-        try:
-            with file:
-                async for block in _blocks(chunks):
-                    size += len(block)
-                    await asyncio.to_thread(_write, file, digest.update, block)
-                await asyncio.to_thread(_sync, file, path.parent)
-        except BaseException:
-            path.unlink(missing_ok=True)  # noqa: ASYNC240 - a cancelled task must not wait again.
-            raise
-    return SavedBody(size, digest.hexdigest())
+    file = _NewFile(path)
+    try:
+        async with aclosing(chunks):
+            async for block, is_last in _blocks(chunks):
+                await asyncio.to_thread(file.add, block, is_last=is_last)
+    except BaseException:
+        file.remove()
+        raise
+    return SavedBody(file.size, file.digest.hexdigest())
 
 
-async def _blocks(chunks: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
-    """Join chunks to blocks that are worth the way to a thread."""
+async def _blocks(chunks: AsyncGenerator[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
+    """Join chunks to blocks that are worth the way to a thread, and say which is the last."""
     block = bytearray()
     async for chunk in chunks:
-        block += chunk
         if len(block) >= _BLOCK:
-            yield bytes(block)
+            yield bytes(block), False
             block.clear()
-    if block:
-        yield bytes(block)
+        block += chunk
+    yield bytes(block), True
 
 
-def _create(path: Path) -> BufferedWriter:
-    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
+class _NewFile:
+    """A file that is created with its first block, and durable after its last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BufferedWriter | None = None
+        self._is_gone = False
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def add(self, block: bytes, *, is_last: bool) -> None:
+        """Write a block, on a thread."""
+        if self._file is None:
+            self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        self._file.write(block)
+        self.digest.update(block)
+        self.size += len(block)
+        if is_last:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            _sync_folder(self._path.parent)
+        if self._is_gone:
+            # Nobody waits for it any more.
+            self._path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove what was written; a file of somebody else stays."""
+        self._is_gone = True
+        if self._file is not None:
+            # Its thread may still write.
+            with suppress(OSError, ValueError):
+                self._file.close()
+            self._path.unlink(missing_ok=True)
 
 
-def _write(file: BufferedWriter, update: Callable[[bytes], None], block: bytes) -> None:
-    file.write(block)
-    update(block)
-
-
-def _sync(file: BufferedWriter, folder: Path) -> None:
-    """Make the file durable, and its name in the folder too."""
-    file.flush()
-    os.fsync(file.fileno())
+def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

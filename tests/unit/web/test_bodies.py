@@ -26,6 +26,7 @@ from redrive.web import (
     save_stream,
     stream_limited,
 )
+from redrive.web.bodies import _NewFile
 from tests.unit.build import bounded
 
 
@@ -179,6 +180,16 @@ def test_a_stream_replaces_no_file(tmp_path: Path) -> None:
         bounded(save_stream(chunks_of([b"new"]), path))
 
     assert path.read_bytes() == b"old"
+
+
+def test_a_file_that_nobody_waits_for_any_more_is_removed_by_its_thread(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    file = _NewFile(path)
+
+    file.remove()
+    file.add(b"late", is_last=True)
+
+    assert not path.exists()
 
 
 def test_a_refused_body_is_answered_with_its_status_and_code() -> None:

@@ -35,7 +35,7 @@ from redrive.engine.runs.runs import (
     keep_run,
 )
 from redrive.engine.runtime import CURRENT
-from redrive.engine.worker.service import Options, serve
+from redrive.engine.worker.service import DrivenRun, Options, serve
 from redrive.engine.worker.threads import AskStore
 from redrive.engine.worker.worker import Worker
 from redrive.errors import (
@@ -92,15 +92,13 @@ async def drive_run(
         store, pipeline, run, options, clock=clock, concurrency=how.concurrency, on_progress=on_progress
     )
     try:
-        await serve(
-            store,
-            [pipeline, *also],
-            how,
+        driven = DrivenRun(
+            id=run,
+            drive=lambda worker, ask: driver.drive(items, worker, ask),
             on_commit=driver.budget.committed,
             leased_max=driver.budget.leased_max,
-            beside=lambda worker, ask: driver.drive(items, worker, ask),
-            own_run=run,
         )
+        await serve(store, [pipeline, *also], how, run=driven)
         driver.end_if_over()
     except Exception as error:
         # If the store is unavailable, that is the error itself; the run stays `running`, as after a crash.

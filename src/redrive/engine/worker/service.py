@@ -83,28 +83,26 @@ class StopEvent(Protocol):
 
 StopSignal = StopEvent | Callable[[], bool]
 """What stops a worker from outside."""
-Beside = Callable[[Worker, AskStore], Awaitable[None]]
-"""What runs beside a worker; when it returns, the worker is stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrivenRun:
+    """A run that is driven beside the worker; when that returns, the worker is stopped."""
+
+    id: RunId
+    drive: Callable[[Worker, AskStore], Awaitable[None]]
+    on_commit: Callable[[list[Settlement]], None]
+    leased_max: Callable[[], int | None]
+    """Asked before each claim: at most so many jobs are leased or not committed yet; None for no such limit."""
 
 
 async def serve(
-    store: Store,
-    pipelines: Sequence[Pipeline],
-    options: Options,
-    *,
-    on_commit: Callable[[list[Settlement]], None] | None = None,
-    leased_max: Callable[[], int | None] | None = None,
-    beside: Beside | None = None,
-    own_run: RunId | None = None,
+    store: Store, pipelines: Sequence[Pipeline], options: Options, *, run: DrivenRun | None = None
 ) -> Ending:
-    """Run a worker until it is stopped, or there is nothing left to do.
-
-    `leased_max` is asked before each claim: at most so many jobs are leased or not committed yet; None for no such limit.
-    `own_run` is the run that `beside` drives: its status is decided there.
-    """
+    """Run a worker until it is stopped, or there is nothing left to do."""
     _check_process_stages(pipelines)
     clock = CURRENT.get().clock
-    listeners: list[Callable[[list[Settlement]], None]] = [] if on_commit is None else [on_commit]
+    listeners: list[Callable[[list[Settlement]], None]] = [] if run is None else [run.on_commit]
 
     def committed(batch: list[Settlement]) -> None:
         for listener in listeners:
@@ -129,14 +127,13 @@ async def serve(
             resources=given,
             about=about,
             on_commit=committed,
-            leased_max=leased_max,
+            leased_max=None if run is None else run.leased_max,
         )
         await _keep_alive(stack, store, worker, options, parts.observers)
         delivery = _delivery(store, worker, parts)
         listeners.append(delivery.committed)
-        statuses = RunStatusDriver(
-            store, clock, ask_store=parts.ask_store, on_end=delivery.wake, own_run=own_run
-        )
+        own = None if run is None else run.id
+        statuses = RunStatusDriver(store, clock, ask_store=parts.ask_store, on_end=delivery.wake, own_run=own)
         listeners.append(statuses.committed)
         drivers = (*_drivers(store, pipelines, worker, parts.ask_store), _health_probes(worker, parts))
         logs = () if log is None else (log,)
@@ -149,10 +146,10 @@ async def serve(
         stack.push_async_callback(delivery.flush)
         # Before the delivery: what ends here may be a notice.
         stack.push_async_callback(statuses.flush)
-        if beside is None:
+        if run is None:
             running = worker.run(until_idle=options.until_idle, hold_max=options.hold_max)
         else:
-            running = _run_with(worker, beside(worker, parts.ask_store))
+            running = _run_with(worker, run.drive(worker, parts.ask_store))
         return await _reported(running, worker.name, about, parts.observers)
 
 
