@@ -7,18 +7,18 @@ Questions to the store go to a thread, so that the loop never waits for a disk; 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from msgspec import UNSET, UnsetType
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.breakers import AsyncBreakers
-from redrive.client.connection import Redrive, check_run, run_options, work_options
+from redrive.client.connection import BATCH, Redrive, check_run, run_options, work_options
 from redrive.client.events import AsyncEvents
-from redrive.client.job import AsyncJob, awaited_job
+from redrive.client.job import AsyncJob, job_of
 from redrive.client.jobs import AsyncJobs
 from redrive.client.letters import AsyncLetters
 from redrive.client.limits import AsyncLimits
@@ -27,6 +27,7 @@ from redrive.client.replays import AsyncReplays
 from redrive.client.reports import AsyncReports
 from redrive.client.runs import AsyncRuns
 from redrive.client.schedules import AsyncSchedules
+from redrive.client.submissions import JobOptions, ManyOptions, Submissions
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipelines
 from redrive.engine.pipeline.reference import PipelineRef
@@ -35,6 +36,7 @@ from redrive.engine.runs.runs import OnProgress, RunReport
 from redrive.engine.worker.service import StopSignal, serve
 from redrive.engine.worker.worker import Ending
 
+In = TypeVar("In")
 Out = TypeVar("Out")
 
 
@@ -43,6 +45,7 @@ class AsyncRedrive(AsyncFace[Redrive]):
 
     def __init__(self, face: Redrive) -> None:
         super().__init__(face)
+        self._submissions = Submissions(face.store)
         self.jobs = AsyncJobs(face.jobs)
         """Jobs: list, explain, cancel, retry and erase them."""
         self.letters = AsyncLetters(face.letters)
@@ -64,8 +67,40 @@ class AsyncRedrive(AsyncFace[Redrive]):
         self.reports = AsyncReports(face.reports)
         """Reports: many jobs summed up."""
 
-    submit = awaited_job(Redrive.submit)
-    submit_many = awaited(Redrive.submit_many)
+    async def submit(
+        self,
+        pipeline: PipelineRef[In, Out],
+        payload: In,
+        *,
+        connection: object | None = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncJob[Out]:
+        """Store one job; see `Redrive.submit`. A `connection` is an async one, of this loop."""
+        if connection is None:
+            return AsyncJob(await asyncio.to_thread(lambda: self.face.submit(pipeline, payload, **options)))
+        made = await self._submissions.submit_async(pipeline, payload, connection, **options)
+        return AsyncJob(job_of(self.face.store, pipeline, made))
+
+    async def submit_many(
+        self,
+        pipeline: PipelineRef[In],
+        payloads: Iterable[In],
+        *,
+        run: int | None = None,
+        key: Callable[[object], str | None] | None = None,
+        connection: object | None = None,
+        **options: Unpack[ManyOptions],
+    ) -> list[int]:
+        """Store many jobs; see `Redrive.submit_many`. A `connection` is an async one, of this loop."""
+        if connection is None:
+            return await asyncio.to_thread(
+                lambda: self.face.submit_many(pipeline, payloads, run=run, key=key, **options)
+            )
+        bulk = await asyncio.to_thread(
+            lambda: self._submissions.bulk(pipeline, connection, key=key, run=run, **options)
+        )
+        return await self._submissions.submit_many_async(bulk, payloads, connection, BATCH)
+
     doctor = awaited(Redrive.doctor)
     prune = awaited(Redrive.prune)
 

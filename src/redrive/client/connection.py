@@ -8,7 +8,6 @@ The methods are sync; a worker runs on an event loop of its own. Everything is d
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -20,7 +19,7 @@ from msgspec import UNSET, UnsetType
 
 from redrive.client.breakers import Breakers
 from redrive.client.events import Events
-from redrive.client.job import Job
+from redrive.client.job import Job, job_of
 from redrive.client.jobs import Jobs
 from redrive.client.letters import Letters
 from redrive.client.limits import Limits
@@ -30,16 +29,14 @@ from redrive.client.replays import Replays
 from redrive.client.reports import Reports
 from redrive.client.runs import Runs
 from redrive.client.schedules import Schedules
+from redrive.client.submissions import Submissions, checked_ref
 from redrive.core.arguments import seconds, whole
 from redrive.core.budget import FailureBudget, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
 from redrive.engine.pipeline.reference import PipelineRef
-from redrive.engine.pipeline.submission import BulkSubmission, new_job
-from redrive.engine.replay.rules import record_entry
 from redrive.engine.retention import Retention
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport
-from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.health import check_address
 from redrive.engine.worker.service import Options, StopSignal, serve
 from redrive.engine.worker.worker import Ending
@@ -47,11 +44,9 @@ from redrive.errors import ConfigurationError
 from redrive.ops.checkup.doctor import examine
 from redrive.ops.checkup.file import Limits as CheckupLimits
 from redrive.ops.checkup.findings import Finding
-from redrive.ops.pipelines import recorded_stages
 from redrive.ops.upkeep.location import database_of, open_store
 from redrive.ops.upkeep.prune import prune
 from redrive.store.protocol import Store
-from redrive.store.records import LaneId
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
@@ -117,7 +112,7 @@ class Redrive:
         """What happened to jobs and breakers, and what operators did."""
         self.reports = Reports(store)
         """Reports: many jobs summed up."""
-        self._lanes: dict[tuple[str, tuple[str, ...]], LaneId] = {}
+        self._submissions = Submissions(store)
 
     def __enter__(self) -> Self:
         """Return the connection itself."""
@@ -156,17 +151,19 @@ class Redrive:
         priority: int = 5,
         owner: str | None = None,
         expires_at: datetime | None = None,
+        connection: object | None = None,
     ) -> Job[Out]:
         """Store one job; durable when it returns.
 
         With a `key`, a job of this pipeline that has it and is queued, processing or complete is returned instead. `run_at` is the
         earliest time to start, or `delay` the time until then; `priority` 0 goes first and 9 last; a job whose turn comes after
-        `expires_at` is given up.
+        `expires_at` is given up. With a `connection` of yours to the same database (psycopg, asyncpg, SQLAlchemy, Django, sqlite3)
+        the job is stored in its transaction: it exists if and only if that commits.
         """
-        new = new_job(
+        made = self._submissions.submit(
             pipeline,
             payload,
-            lane=self._first_lane(pipeline),
+            connection,
             key=key,
             run_at=run_at,
             delay=delay,
@@ -174,9 +171,7 @@ class Redrive:
             owner=owner,
             expires_at=expires_at,
         )
-        (made,) = self.store.submit([new], self._now())
-        output = pipeline.stages[-1].output if isinstance(pipeline, Pipeline) else None
-        return Job(self.store, made.id, is_duplicate=made.is_duplicate, output=output)
+        return job_of(self.store, pipeline, made)
 
     def submit_many(
         self,
@@ -190,35 +185,37 @@ class Redrive:
         priority: int = 5,
         owner: str | None = None,
         expires_at: datetime | None = None,
+        connection: object | None = None,
     ) -> list[int]:
         """Store many jobs, a thousand per transaction; return their ids in order.
 
         `key` makes a job's key of its payload: a job that is there already is not made again, and its id returned instead. With
         `run`, the jobs are the next items of that run. Each thousand is checked whole before it is stored, and stays stored
-        whatever comes after it.
+        whatever comes after it. With a `connection` of yours, all are stored in its transaction; see `submit`.
 
         Raises:
             SerializationError: a payload does not fit; `index` is its place and `stored` has the ids of the jobs before it.
             RunError: the run has ended, is another pipeline's, or its source is not read to its end.
         """
-        make = functools.partial(
-            new_job,
+        bulk = self._submissions.bulk(
             pipeline,
-            lane=self._first_lane(pipeline),
+            connection,
+            key=key,
+            run=run,
             run_at=run_at,
             delay=delay,
             priority=priority,
             owner=owner,
             expires_at=expires_at,
         )
-        return BulkSubmission(self.store, pipeline, make, key=key, run=run).submit(payloads, BATCH)
+        return bulk.submit(payloads, BATCH)
 
     def job(self, job_id: int, pipeline: PipelineRef[Any, Out] | None = None) -> Job[Out]:
         """Return a handle on a job; with its pipeline, its result has the type of that. Raises JobNotFoundError."""
         output = pipeline.stages[-1].output if isinstance(pipeline, Pipeline) else None
         job = Job[Out](self.store, job_id, output=output)
         facts = job.facts
-        if pipeline is not None and facts.pipeline != _ref("pipeline", pipeline).name:
+        if pipeline is not None and facts.pipeline != checked_ref("pipeline", pipeline).name:
             raise ConfigurationError(
                 field="pipeline",
                 value=pipeline.name,
@@ -323,25 +320,6 @@ class Redrive:
         With the code of pipelines, that is compared as well. `deep` reads everything.
         """
         return examine(self.store, known=pipelines, is_deep=deep, limits=limits)
-
-    def _first_lane(self, pipeline: PipelineRef) -> LaneId:
-        if isinstance(pipeline, Pipeline):
-            names = tuple(stage.name for stage in pipeline.stages)
-        else:
-            names = recorded_stages(self.store, _ref("pipeline", pipeline))
-        if (pipeline.name, names) not in self._lanes:
-            if isinstance(pipeline, Pipeline):
-                record_entry(self.store, pipeline)
-            self._lanes[pipeline.name, names] = self.store.lanes(pipeline.name, names)[0]
-        return self._lanes[pipeline.name, names]
-
-    def _now(self) -> float:
-        return CURRENT.get().clock.wall()
-
-
-def _ref(field: str, value: PipelineRef) -> PipelineRef:
-    """Return a pipeline or a reference to one; refuse anything else."""
-    return value if isinstance(value, PipelineRef) else check_pipeline(field, value)
 
 
 def work_options(

@@ -7,16 +7,16 @@ A handle holds nothing but the id; whatever it returns was read from the store j
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, TypeVar, Unpack, cast
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, cast
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.options import ActorOptions, actor_of
 from redrive.core.arguments import seconds
 from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.pipeline.reference import PipelineRef
 from redrive.engine.replay.release import by_name
 from redrive.engine.runtime import CURRENT
 from redrive.errors import WaitTimeoutError
@@ -28,6 +28,7 @@ from redrive.ops.jobs.retry import retry_job
 from redrive.ops.jobs.values import stored_result
 from redrive.ops.pipelines import workers
 from redrive.store.protocol import Store
+from redrive.store.records import SubmittedJob
 
 logger = logging.getLogger("redrive.client")
 
@@ -38,9 +39,7 @@ if TYPE_CHECKING:
 else:
     Out_co = TypeVar("Out_co", covariant=True)
 
-F = TypeVar("F")
 Out = TypeVar("Out")
-P = ParamSpec("P")
 
 LOOK_FIRST: Final = 0.002
 LOOK_MOST: Final = 0.1
@@ -228,13 +227,7 @@ class AsyncJob(AsyncFace[Job[Out_co]], Generic[Out_co]):
     events = awaited(Job.events)
 
 
-def awaited_job(
-    method: Callable[Concatenate[F, P], Job[Out]],
-) -> Callable[Concatenate[AsyncFace[F], P], Coroutine[None, None, AsyncJob[Out]]]:
-    """Return a method of a sync face that returns a job as one to await, with the same signature and docstring."""
-
-    @functools.wraps(method)
-    async def call(on: AsyncFace[F], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[Out]:
-        return AsyncJob(await asyncio.to_thread(method, on.face, *args, **kwargs))
-
-    return call
+def job_of(store: Store, pipeline: PipelineRef[Any, Out], made: SubmittedJob) -> Job[Out]:
+    """Return a handle on a job that was submitted."""
+    output = pipeline.stages[-1].output if isinstance(pipeline, Pipeline) else None
+    return Job(store, made.id, is_duplicate=made.is_duplicate, output=output)

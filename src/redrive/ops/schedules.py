@@ -17,6 +17,7 @@ from redrive.engine.clock import instant
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import check_name
 from redrive.engine.pipeline.submission import new_job
+from redrive.engine.replay.rules import record_entry
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import next_tick
 from redrive.ops.audit import Actor
@@ -57,6 +58,7 @@ def put(
     check_name("schedule(name)", name)
     encoded = new_job(pipeline, payload, priority=options.priority).payload
     first = next_tick(options.cron, options.zone, CURRENT.get().clock.wall())
+    record_entry(store, pipeline)
     lane = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
     wanted = (lane, options.cron, options.zone, encoded, options.priority)
     if store.query("schedule", name) == [wanted]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from redrive.store.callers import CallerTransactions
 from redrive.store.records import (
     ClaimRequest,
     Exchange,
@@ -45,6 +46,9 @@ class ChangeSignal(Protocol):
 
 class Store(Protocol):
     """Everything the engine asks of a store. Each method is atomic and safe to repeat."""
+
+    callers: CallerTransactions
+    """Jobs that are stored in transactions of the caller's."""
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """Return the lane of each stage, making those that are new."""

@@ -7,12 +7,13 @@ writes about a job carries all three.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NewType, cast
 
 from msgspec import Struct, json
 
 from redrive.core.lifecycle import JobState
+from redrive.errors import ConfigurationError
 
 JobId = NewType("JobId", int)
 LaneId = NewType("LaneId", int)
@@ -55,6 +56,22 @@ class Child(Struct, frozen=True):
     """Whether it belongs to the run of the job whose stage submitted it, if that has one."""
     stored: list[JobId] = []
     """Its id, once it is committed; empty before."""
+
+    def entry(self, known: Mapping[str, tuple[LaneId, int]]) -> LaneId | None:
+        """Return where it enters its pipeline, of which these stages are known with their lanes and positions; None for a new one.
+
+        Raises:
+            ConfigurationError: its first stage is a later one for the workers: it would pass by those before.
+        """
+        lane, position = known.get(self.stages[0], (None, 0))
+        if position:
+            raise ConfigurationError(
+                field=f"Pipeline({self.pipeline}).stages",
+                value=self.stages[0],
+                rule="must begin with the stage that is the first one for the workers of this database",
+                fix="Submit with the pipeline that the workers have; start a worker first if that has changed.",
+            )
+        return lane
 
 
 class SubmittedJob(Struct, frozen=True):
@@ -191,6 +208,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     broken: tuple[JobId, ...]
     """The store could not take their row; they still belong to the worker."""
     claimed: tuple[ClaimedJob, ...]
+    why: dict[JobId, ConfigurationError] = {}
+    """Why some of the broken ones could not be stored, where the application can do something about it."""
     is_known: bool = True
     """False when the worker was declared dead: nothing was claimed, and its leases are void."""
 

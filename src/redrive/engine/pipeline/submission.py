@@ -6,7 +6,7 @@ One, or many in batches. What does not fit is refused before it is stored, never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -21,13 +21,15 @@ from redrive.engine.runs.runs import Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, SerializationError
 from redrive.store.protocol import Store
-from redrive.store.records import LaneId, NewJob, RunId
+from redrive.store.records import LaneId, NewJob, RunId, SubmittedJob
 
 PAYLOAD_MAX: Final = 16 * 1024 * 1024
 """Bytes of one payload; anything larger belongs in an object store, with its address in the payload."""
 KEY_MAX: Final = 500
 NO_LANE: Final = LaneId(0)
 """The lane of a job whose pipeline's lanes have not been looked up yet."""
+
+StoreJobs = Callable[[list[NewJob]], list[SubmittedJob]]
 
 
 def new_job(
@@ -76,8 +78,8 @@ def _pause(delay: timedelta | float | None, run_at: datetime | None) -> float:
 class BulkSubmission:
     """Stores many payloads as jobs, in batches: each is checked as a whole before it is stored, and stays stored.
 
-    `make` makes a job of a payload, as `new_job` does. Memory is bounded by a batch, but for the ids. An error cannot undo earlier
-    batches; it reports which jobs they stored.
+    `make` makes a job of a payload, as `new_job` does, and `store_jobs` stores a batch. Memory is bounded by a batch, but for the
+    ids. An error cannot undo earlier batches; it reports which jobs they stored.
     """
 
     def __init__(
@@ -88,44 +90,60 @@ class BulkSubmission:
         *,
         key: Callable[[object], str | None] | None = None,
         run: int | None = None,
+        store_jobs: StoreJobs | None = None,
     ) -> None:
         _check_key(key, run)
-        self._store = store
+        self._store_jobs = store_jobs or (lambda jobs: store.submit(jobs, CURRENT.get().clock.wall()))
         self._make = make
         self._key = key
         self._book = Runs(store)
         self._run = None if run is None else RunId(run)
         self._first = 0 if self._run is None else self._book.next_ordinal(self._run, pipeline.name)
         self._was_fed = self._run is not None and self._book.is_fed(self._run)
-        self._ids: list[int] = []
+        self.ids: list[int] = []
+        """Of the jobs that were stored, in order."""
         self._index = 0
 
     def submit(self, payloads: Iterable[object], size: int) -> list[int]:
         """Store the payloads, so many per transaction; return the ids in order."""
-        batch: list[NewJob] = []
         if self._run is not None and self._was_fed:
             # Otherwise it might end between two batches.
             self._book.mark_source(self._run, is_fed=False)
         try:
-            for payload in payloads:
-                batch.append(self._job(payload))
-                self._index += 1
-                if len(batch) >= size:
-                    self._flush(batch)
-            self._flush(batch)
-        except SerializationError as error:
-            raise self._refusal(error) from error
+            for batch in self.batches(payloads, size):
+                self.stored(self._store_jobs(batch))
+        except SerializationError:
+            raise
         except Exception as error:
-            if self._ids:
-                ids = f"the ids {self._ids[0]} to {self._ids[-1]}"
-                error.add_note(f"submit_many had stored {len(self._ids)} jobs before it, with {ids}")
+            if self.ids:
+                ids = f"the ids {self.ids[0]} to {self.ids[-1]}"
+                error.add_note(f"submit_many had stored {len(self.ids)} jobs before it, with {ids}")
             raise
         finally:
             if self._run is not None and self._was_fed:
                 self._book.mark_source(self._run, is_fed=True)
         if self._run is not None:
             self._end_items(self._run)
-        return self._ids
+        return self.ids
+
+    def batches(self, payloads: Iterable[object], size: int) -> Iterator[list[NewJob]]:
+        """Yield the jobs of payloads, so many at a time; `stored` is called for each batch before the next."""
+        batch: list[NewJob] = []
+        try:
+            for payload in payloads:
+                batch.append(self._job(payload))
+                self._index += 1
+                if len(batch) >= size:
+                    yield batch
+                    batch = []
+        except SerializationError as error:
+            raise self._refusal(error) from error
+        if batch:
+            yield batch
+
+    def stored(self, made: Iterable[SubmittedJob]) -> None:
+        """Note the jobs of a batch."""
+        self.ids += [int(one.id) for one in made]
 
     def _end_items(self, run: RunId) -> None:
         """Record that no source follows; items that were added to a paused run wait with the others."""
@@ -143,18 +161,13 @@ class BulkSubmission:
             return msgspec.structs.replace(made, run=self._run, ordinal=self._first + self._index)
         return made
 
-    def _flush(self, batch: list[NewJob]) -> None:
-        if batch:
-            self._ids += [int(one.id) for one in self._store.submit(batch, CURRENT.get().clock.wall())]
-        batch.clear()
-
     def _refusal(self, error: SerializationError) -> SerializationError:
         """Return an error that also names the payload it is about, and what was stored before it."""
-        stored = len(self._ids)
+        stored = len(self.ids)
         before = f"{stored} jobs were stored before it" if stored else "no job was stored before it"
         where = f"payload {self._index}, counting from 0 ({before}): {error.where}"
         refusal = SerializationError(where=where, kind=error.kind, problem=error.problem)
-        refusal.index, refusal.stored = self._index, tuple(self._ids)
+        refusal.index, refusal.stored = self._index, tuple(self.ids)
         again = f"submit payloads[{stored}:]" if stored else "submit them all again"
         refusal.hint = f"Correct it, then {again}; with key= all of them may be submitted again."
         return refusal

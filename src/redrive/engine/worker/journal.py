@@ -160,7 +160,8 @@ class Journal:
             settlement = by_id[job]
             times = self._refusals[job] = self._refusals.get(job, 0) + 1
             if times == 1:
-                self.add(self._runner.decide_refused(settlement, self._lanes[settlement.job.lane]))
+                lane = self._lanes[settlement.job.lane]
+                self.add(self._runner.decide_refused(settlement, lane, answer.why.get(job)))
             elif times == 2:
                 logger.error(
                     "job %s: the store refuses what is written with its outcome; settled without", job

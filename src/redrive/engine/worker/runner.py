@@ -242,10 +242,10 @@ class Runner:
         except BaseException as worse:  # noqa: BLE001 - a failure may raise anything when it is examined.
             return _decide_unreadable(dispatch, worse)
 
-    def decide_refused(self, settlement: Settlement, lane: Lane) -> Settlement:
+    def decide_refused(self, settlement: Settlement, lane: Lane, why: Exception | None = None) -> Settlement:
         """Decide, as a failure of its attempt, what becomes of a job whose settlement the store refused."""
         where = f"{lane.stage.name} (output)"
-        error = SerializationError(where=where, kind="row", problem="the store refused it")
+        error = why or SerializationError(where=where, kind="row", problem="the store refused it")
         dispatch = self.begin(settlement.job, lane)
         dispatch.started_at, dispatch.ended_at = settlement.started_at, settlement.ended_at
         try:

@@ -6,6 +6,9 @@ INSERT INTO lanes (pipeline, stage, position, paused_at)
 VALUES ($1::text, $2, $3, (SELECT max(paused_at) FROM lanes WHERE pipeline = $1))
 ON CONFLICT (pipeline, stage) DO UPDATE SET position = excluded.position RETURNING id;
 
+-- name: lanes_of
+SELECT id, stage, position FROM lanes WHERE pipeline = $1::text;
+
 -- name: insert_jobs
 -- In the order of their ids; without those whose key has a job already.
 INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, parent_id, expires_at, payload, created_at)
@@ -16,6 +19,10 @@ FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::double precision[], $6::
 ORDER BY place
 ON CONFLICT (pipeline, key) WHERE key IS NOT NULL AND status IN ('queued', 'processing', 'complete') DO NOTHING
 RETURNING id, pipeline, key;
+
+-- name: submit_jobs
+-- For those who may only submit.
+SELECT submit_jobs($1::text, $2::text);
 
 -- name: duplicates
 -- The jobs that have these keys.

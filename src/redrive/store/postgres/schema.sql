@@ -804,3 +804,57 @@ END $$;
 
 CREATE TRIGGER operations_unchanged BEFORE UPDATE OR DELETE ON operations FOR EACH ROW EXECUTE FUNCTION operations_kept();
 CREATE TRIGGER operations_kept BEFORE TRUNCATE ON operations FOR EACH STATEMENT EXECUTE FUNCTION operations_kept();
+
+-- Stores jobs in the transaction of whoever calls it, and returns [[id, is it a duplicate], ...] as JSON; NULL, and stores nothing, if this
+-- is not the database that the caller means. It runs with the rights of the tables' owner, so that a role that may call it, and nothing
+-- else, can submit: only at the first stage of a pipeline. What a job holds is passed as JSON; a payload is text there.
+CREATE FUNCTION submit_jobs(of_installation text, given text) RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
+DECLARE
+    one record;
+    of_pipeline text;
+    made bigint;
+    answer jsonb[] := '{}';
+BEGIN
+    IF of_installation IS DISTINCT FROM (SELECT id FROM installations ORDER BY number DESC LIMIT 1) THEN
+        RETURN NULL;
+    END IF;
+    FOR one IN SELECT * FROM json_to_recordset(given::json) AS (lane bigint, priority integer, run_at double precision, key text, owner text,
+        expires_at double precision, payload text, large text, trace text, created_at double precision)
+    LOOP
+        SELECT pipeline INTO of_pipeline FROM lanes WHERE id = one.lane AND position = 0;
+        IF NOT FOUND THEN
+            RAISE insufficient_privilege USING MESSAGE = 'jobs are submitted at the first stage of a pipeline, and lane ' || one.lane || ' is none';
+        END IF;
+        LOOP
+            INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, expires_at, payload, created_at)
+            VALUES (of_pipeline, one.lane, 'queued', one.priority, one.run_at, one.key, one.owner, one.expires_at,
+                convert_to(one.payload, 'UTF8'), one.created_at)
+            ON CONFLICT (pipeline, key) WHERE key IS NOT NULL AND status IN ('queued', 'processing', 'complete') DO NOTHING
+            RETURNING id INTO made;
+            IF FOUND THEN
+                INSERT INTO job_values (job_id, dispatch, value)
+                SELECT made, 0, convert_to(one.large, 'UTF8') WHERE one.large IS NOT NULL;
+                INSERT INTO job_traces (job_id, traceparent) SELECT made, one.trace WHERE one.trace IS NOT NULL;
+                answer := answer || jsonb_build_array(made, false);
+                EXIT;
+            END IF;
+            SELECT id INTO made FROM jobs
+            WHERE pipeline = of_pipeline AND key = one.key AND status IN ('queued', 'processing', 'complete');
+            IF FOUND THEN
+                answer := answer || jsonb_build_array(made, true);
+                EXIT;
+            END IF;
+            -- The key became free between the two.
+        END LOOP;
+    END LOOP;
+    PERFORM pg_notify(left('redrive_' || current_schema(), 63), '');
+    RETURN to_jsonb(answer)::text;
+END $$;
+
+-- Nobody may call it without being granted it. Temporary tables of the caller must not stand for the tables of these names.
+REVOKE ALL ON FUNCTION submit_jobs(text, text) FROM PUBLIC;
+
+DO $$
+BEGIN
+    EXECUTE format('ALTER FUNCTION submit_jobs(text, text) SET search_path = %I, pg_temp', current_schema());
+END $$;

@@ -15,6 +15,7 @@ from typing import Final
 
 import psycopg
 
+from redrive.errors import ConfigurationError
 from redrive.store.plan import Continuation
 from redrive.store.postgres.session import Cursor, Session
 from redrive.store.records import Child, JobId, Letter, Row, Settlement
@@ -30,7 +31,14 @@ from redrive.store.settlement_rows import (
 
 logger = logging.getLogger("redrive.store")
 
-BROKEN: Final = (psycopg.IntegrityError, psycopg.DataError, UnicodeError, OverflowError, struct.error)
+BROKEN: Final = (
+    psycopg.IntegrityError,
+    psycopg.DataError,
+    UnicodeError,
+    OverflowError,
+    struct.error,
+    ConfigurationError,
+)
 """Errors of one row, and not of the database; an index entry that is too long is another."""
 TOO_LONG: Final = "54000"
 

@@ -9,13 +9,16 @@ time. A job is due by the clock of the worker that looks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, Literal, cast
 
 import msgspec
+from psycopg.errors import InsufficientPrivilege
 
-from redrive.errors import SchemaMismatchError, StoreDamagedError
+from redrive.errors import ConfigurationError, SchemaMismatchError, StoreDamagedError, StoreRefusedError
 from redrive.store.plan import IN_PLACE, NOTHING, Continuation, in_order
 from redrive.store.postgres.arrays import column
+from redrive.store.postgres.callers import ServerTransactions, as_json, submitted_jobs
 from redrive.store.postgres.claim import claim, claimed
 from redrive.store.postgres.connection import Server, address_of
 from redrive.store.postgres.listen import ListenSignal, channel_of
@@ -63,6 +66,9 @@ class PostgresStore:
         self._has_own_clock = clock == "server"
         self._pipelines: dict[LaneId, str] = {}
         self._installation = ""
+        self._installation_id = cache(lambda: str(self.query("identity")[0][0]))
+        self.callers = ServerTransactions(self.address, self._installation_id)
+        """See `Store.callers`."""
         try:
             self._transactions.use(lambda link: open_schema(link, self.address, older))
         except BaseException:
@@ -70,8 +76,13 @@ class PostgresStore:
             raise
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
-        """See `Store.lanes`."""
-        return self._transactions.write(lambda db: Submission(db, self._pipelines).lanes(pipeline, stages))
+        """See `Store.lanes`. Who may not write them can read those that are there."""
+
+        def work(db: Session) -> list[LaneId]:
+            submission = Submission(db, self._pipelines)
+            return submission.known_lanes(pipeline, stages) or submission.lanes(pipeline, stages)
+
+        return self._transactions.write(work)
 
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
         """See `Store.submit`. Whether a commit took place whose answer was lost is found out before it returns."""
@@ -81,7 +92,19 @@ class PostgresStore:
             self._wake(db)
             return made
 
-        return self._transactions.write(work, is_exact=True) if jobs else []
+        try:
+            return self._transactions.write(work, is_exact=True) if jobs else []
+        except StoreRefusedError as error:
+            if not isinstance(error.__cause__, InsufficientPrivilege) or any(job.run for job in jobs):
+                raise
+            return self._submit_only(jobs, now)
+
+    def _submit_only(self, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
+        """Store jobs for a role that may do nothing else."""
+        ask = (self._installation_id(), as_json(jobs, now))
+        return self._transactions.write(
+            lambda db: submitted_jobs(_row(db, "submit_jobs", *ask)[0]), is_exact=True
+        )
 
     def start_worker(self, worker: str, now: float, lease: float, about: WorkerFacts = _NO_FACTS) -> None:
         """See `Store.start_worker`. The lease ends by the clock of the server."""
@@ -148,9 +171,14 @@ class PostgresStore:
         is_at_once: bool,
     ) -> Exchange:
         children: list[tuple[JobId, Child, JobId]] = []
+        why: dict[JobId, ConfigurationError] = {}
 
         def insert(db: Session, child: Child, now: float, parent: JobId) -> None:
-            made = Submission(db, self._pipelines).insert_child(child, now, parent)
+            try:
+                made = Submission(db, self._pipelines).insert_child(child, now, parent)
+            except ConfigurationError as error:
+                why[parent] = error
+                raise
             children.append((parent, child, made.id))
 
         def work(db: Session) -> Exchange:
@@ -173,7 +201,8 @@ class PostgresStore:
                 *in_place.taken.values(),
                 *claim(db, worker, in_place.rest(), paused, now=now, token=token),
             )
-            return Exchange(lost=lost, broken=broken, claimed=in_order(want, jobs), is_known=bool(is_known))
+            claimed_jobs = in_order(want, jobs)
+            return Exchange(lost=lost, broken=broken, why=why, claimed=claimed_jobs, is_known=bool(is_known))
 
         answer = self._transactions.write(work, is_pipelined=is_at_once)
         # Only now, because a transaction that is rolled back has stored none of them.

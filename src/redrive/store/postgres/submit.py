@@ -27,6 +27,13 @@ class Submission:
         self._db = db
         self._pipelines = pipelines
 
+    def known_lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId] | None:
+        """Return the lanes of a pipeline if all are there, in this order; None if not. Only reads."""
+        known = self._known(pipeline)
+        found = [known.get(stage) for stage in stages]
+        lanes = [each[0] for place, each in enumerate(found) if each is not None and each[1] == place]
+        return lanes if len(lanes) == len(stages) else None
+
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """Return the lanes of a pipeline, making those that are new."""
         rows = [
@@ -65,7 +72,7 @@ class Submission:
 
     def insert_child(self, child: Child, now: float, parent: JobId) -> SubmittedJob:
         """Store a job that a stage submitted."""
-        lane = self.lanes(child.pipeline, child.stages)[0]
+        lane = child.entry(self._known(child.pipeline)) or self.lanes(child.pipeline, child.stages)[0]
         job = msgspec.structs.replace(child.job, lane=lane, parent=parent)
         if not child.joins_run or self._duplicates({0: job}):
             return self.insert([job], now)[0]
@@ -74,6 +81,13 @@ class Submission:
         if status in {"paused", "cancelled"}:
             self._db.execute("stop_child", (made.id, status, now))
         return made
+
+    def _known(self, pipeline: str) -> dict[str, tuple[LaneId, int]]:
+        """Return the lane and the position of every stage that a pipeline ever had."""
+        rows = self._db.execute("lanes_of", (pipeline,)).fetchall()
+        known = {str(stage): (LaneId(lane), int(position)) for lane, stage, position in rows}
+        self._pipelines.update({lane: pipeline for lane, _ in known.values()})
+        return known
 
     def _insert(self, jobs: Mapping[int, NewJob], now: float) -> Made:
         """Insert jobs; those whose key is taken are left out."""

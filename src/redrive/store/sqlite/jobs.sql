@@ -6,6 +6,9 @@ INSERT INTO lanes (pipeline, stage, position, paused_at)
 VALUES (?1, ?2, ?3, (SELECT max(paused_at) FROM lanes WHERE pipeline = ?1))
 ON CONFLICT (pipeline, stage) DO UPDATE SET position = excluded.position RETURNING id;
 
+-- name: lanes_of
+SELECT id, stage, position FROM lanes WHERE pipeline = ?1;
+
 -- name: insert_job
 -- A missing value is passed as a placeholder, not as None: `sqlite3` looks for an adapter of each None, which takes longer than writing
 -- the row.

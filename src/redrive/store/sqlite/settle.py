@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from redrive.core.lifecycle import JobState
+from redrive.errors import ConfigurationError
 from redrive.store.plan import Continuation
 from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, Row, Settlement
 from redrive.store.settlement_rows import (
@@ -34,7 +35,7 @@ from redrive.store.sqlite.rows import SQL, execute_rows
 
 logger = logging.getLogger("redrive.store")
 
-BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, OverflowError)
+BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, OverflowError, ConfigurationError)
 """Errors of one row, and not of the database."""
 UNIFORM_MIN = 16
 """For fewer rows a statement of their own does not pay."""

@@ -19,11 +19,16 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError, StoreUnavailableError
+from redrive.errors import (
+    ConfigurationError,
+    SchemaMismatchError,
+    StoreDamagedError,
+    StoreRefusedError,
+    StoreUnavailableError,
+)
 from redrive.store.plan import IN_PLACE, NOTHING, Continuation, in_order
 from redrive.store.protocol import ChangeSignal
 from redrive.store.records import (
-    INLINE_MAX,
     Child,
     ClaimedJob,
     ClaimRequest,
@@ -42,17 +47,17 @@ from redrive.store.records import (
     json_list,
     upcoming_work,
 )
+from redrive.store.sqlite.callers import FileTransactions
 from redrive.store.sqlite.claim import claim, claimed
 from redrive.store.sqlite.file_lock import FileLock
 from redrive.store.sqlite.migrations import Older, migrate, needs_migration, newest
 from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
+from redrive.store.sqlite.submit import Submission
 from redrive.store.statements import statements_of
 
 SCHEMA_VERSION: Final = newest()
 BUSY_SECONDS: Final = 30.0
-NEVER: Final = -1e18
-"""Stands for no time where None would be slow; no calendar reaches back that far."""
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
 """Errors that a repetition does not cure."""
 ERASING: Final = frozenset({"erase_values", "prune_values"})
@@ -78,6 +83,8 @@ class SqliteStore:
         self._file_lock = None if self._path == ":memory:" else FileLock(self._path)
         self._locked = nullcontext if self._file_lock is None else self._file_lock.held
         self._pipelines: dict[LaneId, str] = {}
+        self.callers = FileTransactions(self._path, self._pipelines)
+        """See `Store.callers`."""
         self._process = os.getpid()
         self._is_closed = False
         self._files: tuple[int | None, ...] | None = None
@@ -127,16 +134,17 @@ class SqliteStore:
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """See `Store.lanes`."""
+        with self._reading() as db:
+            known = Submission(db, self._pipelines).known_lanes(pipeline, stages)
+        if known is not None:
+            return known
         with self._writing() as db:
-            return self._lanes_in(db, pipeline, stages)
+            return Submission(db, self._pipelines).lanes(pipeline, stages)
 
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
         """See `Store.submit`."""
         with self._writing() as db:
-            self._count_items(db, jobs)
-            if any(job.key or len(job.payload) > INLINE_MAX for job in jobs):
-                return [self._insert(db, job, now) for job in jobs]
-            return self._insert_many(db, jobs, now)
+            return Submission(db, self._pipelines).submit(jobs, now)
 
     def start_worker(self, worker: str, now: float, lease: float, about: WorkerFacts = _NO_FACTS) -> None:
         """See `Store.start_worker`."""
@@ -190,9 +198,14 @@ class SqliteStore:
         lost: tuple[JobId, ...] = ()
         broken: tuple[JobId, ...] = ()
         children: list[tuple[JobId, Child, JobId]] = []
+        why: dict[JobId, ConfigurationError] = {}
 
         def insert(db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> SubmittedJob:
-            made = self._insert_child(db, child, now, parent)
+            try:
+                made = Submission(db, self._pipelines).insert_child(child, now, parent)
+            except ConfigurationError as error:
+                why[parent] = error
+                raise
             children.append((parent, child, made.id))
             return made
 
@@ -217,7 +230,8 @@ class SqliteStore:
         for parent, child, made in children:
             if parent not in broken:
                 child.stored[:] = [made]
-        return Exchange(lost=lost, broken=broken, claimed=in_order(want, jobs), is_known=bool(is_known))
+        claimed_jobs = in_order(want, jobs)
+        return Exchange(lost=lost, broken=broken, why=why, claimed=claimed_jobs, is_known=bool(is_known))
 
     def reap(self, now: float) -> int:
         """See `Store.reap`."""
@@ -350,75 +364,6 @@ class SqliteStore:
         if version > SCHEMA_VERSION:
             raise SchemaMismatchError(database=self._path, found=version, known=SCHEMA_VERSION)
         return version
-
-    def _insert_many(self, db: sqlite3.Connection, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
-        """Insert jobs without keys; ids are given in order, so that the last one implies all."""
-        db.executemany(_SQL["insert_job"], (self._row_of(job, now) for job in jobs))
-        last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()[0] if jobs else 0
-        first = last - len(jobs) + 1
-        traces = [(first + place, job.trace) for place, job in enumerate(jobs) if job.trace is not None]
-        if traces:
-            db.executemany(_SQL["insert_trace"], traces)
-        return [SubmittedJob(JobId(first + place), is_duplicate=False) for place in range(len(jobs))]
-
-    def _count_items(self, db: sqlite3.Connection, jobs: Sequence[NewJob]) -> None:
-        """Update the size of runs, in the transaction of the items themselves."""
-        sizes = {job.run: job.ordinal + 1 for job in jobs if job.ordinal is not None}
-        for run, size in sizes.items():
-            db.execute(_SQL["count_items"], (size, run))
-
-    def _insert(self, db: sqlite3.Connection, job: NewJob, now: float) -> SubmittedJob:
-        existing = self._duplicate(db, job)
-        if existing is not None:
-            return SubmittedJob(existing, is_duplicate=True)
-        made = JobId(db.execute(_SQL["insert_job"], self._row_of(job, now)).lastrowid or 0)
-        if len(job.payload) > INLINE_MAX:
-            db.execute(_SQL["insert_value"], (made, 0, job.payload))
-        if job.trace is not None:
-            db.execute(_SQL["insert_trace"], (made, job.trace))
-        return SubmittedJob(made, is_duplicate=False)
-
-    def _duplicate(self, db: sqlite3.Connection, job: NewJob) -> JobId | None:
-        """Return the job that has the key of this one already; None without one."""
-        if not job.key:
-            return None
-        found = db.execute(_SQL["duplicate"], (self._pipelines[job.lane], job.key)).fetchone()
-        return None if found is None else JobId(found[0])
-
-    def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> SubmittedJob:
-        lane = self._lanes_in(db, child.pipeline, child.stages)[0]
-        job = msgspec.structs.replace(child.job, lane=lane, parent=parent)
-        if not child.joins_run or self._duplicate(db, job) is not None:
-            return self._insert(db, job, now)
-        run, ordinal, status = db.execute(_SQL["join_run"], (parent,)).fetchone() or (None, None, "")
-        made = self._insert(db, msgspec.structs.replace(job, run=run, ordinal=ordinal), now)
-        if status in {"paused", "cancelled"}:
-            db.execute(_SQL["stop_child"], (made.id, status, now))
-        return made
-
-    def _lanes_in(self, db: sqlite3.Connection, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
-        found = [
-            LaneId(db.execute(_SQL["add_lane"], (pipeline, stage, position)).fetchone()[0])
-            for position, stage in enumerate(stages)
-        ]
-        self._pipelines.update(dict.fromkeys(found, pipeline))
-        return found
-
-    def _row_of(self, job: NewJob, now: float) -> Row:
-        return (
-            self._pipelines[job.lane],
-            job.lane,
-            job.priority,
-            job.run_at,
-            job.key or "",
-            job.owner or "",
-            job.run or 0,
-            -1 if job.ordinal is None else job.ordinal,
-            job.parent or 0,
-            NEVER if job.expires_at is None else job.expires_at,
-            bytearray(job.payload) if len(job.payload) <= INLINE_MAX else None,
-            now,
-        )
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from redrive import ConfigurationError, Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive import ConfigurationError, Context, Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.engine.pipeline import submission
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
@@ -139,6 +139,27 @@ def test_a_job_enters_at_the_first_stage(failed: Redrive) -> None:
         failed.submit(Pipeline("shop", [charge]), 1)
     with pytest.raises(ConfigurationError, match="must begin with the first stage, which is check"):
         failed.runs.open(Pipeline("shop", [charge]), [1])
+    with pytest.raises(ConfigurationError, match="must begin with the first stage, which is check"):
+        failed.schedules.add("hourly", Pipeline("shop", [charge]), 1, cron="0 * * * *")
+    assert failed.schedules.list() == []
+
+
+def test_a_job_of_a_stage_enters_at_the_first_stage(failed: Redrive) -> None:
+    @stage
+    def pass_by(value: object, ctx: Context) -> object:
+        ctx.submit(Pipeline("shop", [charge]), value)
+        return value
+
+    parents = Pipeline("parents", [pass_by])
+    before = len(failed.jobs.list(pipeline="shop"))
+
+    job = failed.submit(parents, 1)
+    failed.work([parents], until_idle=True)
+
+    assert job.status == "failed"
+    message = job.facts.error_message
+    assert "must begin with the stage that is the first one for the workers" in str(message)
+    assert len(failed.jobs.list(pipeline="shop")) == before
 
 
 def test_a_backup_with_the_name_of_a_letter_is_not_in_the_log_of_the_letter(

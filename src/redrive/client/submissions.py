@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storing jobs for a connection: in a transaction of redrive's own, or in one of the caller's.
+
+Where a pipeline begins is looked up once for each connection. Nothing is run here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any, TypedDict, Unpack
+
+from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline
+from redrive.engine.pipeline.reference import PipelineRef
+from redrive.engine.pipeline.submission import BulkSubmission, new_job
+from redrive.engine.replay.rules import record_entry, stages_of
+from redrive.engine.runtime import CURRENT
+from redrive.errors import ConfigurationError
+from redrive.ops.pipelines import recorded_stages
+from redrive.store.protocol import Store
+from redrive.store.records import LaneId, NewJob, SubmittedJob
+
+
+class ManyOptions(TypedDict, total=False):
+    """What many jobs have in common, as keyword arguments."""
+
+    run_at: datetime | None
+    delay: timedelta | float | None
+    priority: int
+    owner: str | None
+    expires_at: datetime | None
+
+
+class JobOptions(ManyOptions, total=False):
+    """What a job is submitted with besides its payload, as keyword arguments."""
+
+    key: str | None
+
+
+class Submissions:
+    """Stores jobs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lanes: dict[tuple[str, tuple[str, ...]], LaneId] = {}
+
+    def submit(
+        self,
+        pipeline: PipelineRef[Any, Any],
+        payload: object,
+        connection: object | None,
+        **options: Unpack[JobOptions],
+    ) -> SubmittedJob:
+        """Store one job; with a connection, in its transaction."""
+        new = self._new(pipeline, payload, connection, **options)
+        (made,) = self._stored([new], connection)
+        return made
+
+    async def submit_async(
+        self,
+        pipeline: PipelineRef[Any, Any],
+        payload: object,
+        connection: object,
+        **options: Unpack[JobOptions],
+    ) -> SubmittedJob:
+        """Store one job in the transaction of an async connection."""
+        new = await asyncio.to_thread(lambda: self._new(pipeline, payload, connection, **options))
+        (made,) = await self._store.callers.submit_async(connection, [new], _now())
+        return made
+
+    def bulk(
+        self,
+        pipeline: PipelineRef[Any, Any],
+        connection: object | None,
+        *,
+        key: Callable[[object], str | None] | None,
+        run: int | None,
+        **options: Unpack[ManyOptions],
+    ) -> BulkSubmission:
+        """Return what stores many jobs."""
+        if connection is not None and run is not None:
+            raise ConfigurationError(
+                field="submit_many(run)",
+                value=run,
+                rule="cannot be combined with connection: items of a run are counted in transactions of redrive's own",
+                fix="Leave one of the two out.",
+            )
+        make = functools.partial(
+            new_job, pipeline, lane=self._first_lane(pipeline, is_joined=connection is not None), **options
+        )
+        store = functools.partial(self._stored, connection=connection)
+        return BulkSubmission(self._store, pipeline, make, key=key, run=run, store_jobs=store)
+
+    async def submit_many_async(
+        self, bulk: BulkSubmission, payloads: Iterable[object], connection: object, size: int
+    ) -> list[int]:
+        """Store payloads in the transaction of an async connection; return the ids in order."""
+        batches = bulk.batches(payloads, size)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            bulk.stored(await self._store.callers.submit_async(connection, batch, _now()))
+        return bulk.ids
+
+    def _new(
+        self,
+        pipeline: PipelineRef[Any, Any],
+        payload: object,
+        connection: object | None,
+        **options: Unpack[JobOptions],
+    ) -> NewJob:
+        lane = self._first_lane(pipeline, is_joined=connection is not None)
+        return new_job(pipeline, payload, lane=lane, **options)
+
+    def _stored(self, jobs: list[NewJob], connection: object | None) -> list[SubmittedJob]:
+        if connection is None:
+            return self._store.submit(jobs, _now())
+        return self._store.callers.submit(connection, jobs, _now())
+
+    def _first_lane(self, pipeline: PipelineRef[Any, Any], *, is_joined: bool) -> LaneId:
+        if isinstance(pipeline, Pipeline):
+            names = tuple(stage.name for stage in pipeline.stages)
+        else:
+            names = recorded_stages(self._store, checked_ref("pipeline", pipeline))
+        known = self._lanes.get((pipeline.name, names))
+        if known is None:
+            if is_joined and self._store.callers.is_exclusive:
+                self._refuse_new(pipeline.name)
+            if isinstance(pipeline, Pipeline):
+                record_entry(self._store, pipeline)
+            known = self._lanes[pipeline.name, names] = self._store.lanes(pipeline.name, names)[0]
+        return known
+
+    def _refuse_new(self, pipeline: str) -> None:
+        """Refuse to make a pipeline known while the caller's transaction may be the only one that can write."""
+        if not stages_of(self._store, pipeline):
+            raise ConfigurationError(
+                field="connection",
+                value=pipeline,
+                rule="cannot take the first job of a pipeline that is new to the database: it may be the only one that can write",
+                fix="Start a worker for it first, or submit its first job without connection=.",
+            )
+
+
+def checked_ref(field: str, value: PipelineRef[Any, Any]) -> PipelineRef[Any, Any]:
+    """Return a pipeline or a reference to one; refuse anything else."""
+    return value if isinstance(value, PipelineRef) else check_pipeline(field, value)
+
+
+def _now() -> float:
+    return CURRENT.get().clock.wall()
