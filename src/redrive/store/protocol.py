@@ -47,8 +47,10 @@ class ChangeSignal(Protocol):
 class Store(Protocol):
     """Everything the engine asks of a store. Each method is atomic and safe to repeat."""
 
-    callers: CallerTransactions
-    """Jobs that are stored in transactions of the caller's."""
+    @property
+    def callers(self) -> CallerTransactions:
+        """Jobs that are stored in transactions of the caller's."""
+        ...
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """Return the lane of each stage, making those that are new."""

@@ -37,6 +37,7 @@ MESSAGE_READ: Final = classify.MESSAGE_MAX
 """At most so much of the beginning of a message is read: the classifier cuts longer ones there."""
 
 _INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
+LARGE_BYTES: Final = 1 << 18
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be recognised in it."""
 _RUN: Final = re.compile(r'(?:[^"\\\ufffd]|\\.)+', re.DOTALL)
@@ -95,6 +96,11 @@ class CallValues:
         self._jobs = jobs
         self._decoded: list[tuple[bytes, object]] | None = None
         self._literals: LiteralIndex | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether reading them takes so long that it would be noticed on the loop."""
+        return sum(len(job.input) + len(job.payload or b"") for job in self._jobs) > LARGE_BYTES
 
     @property
     def values(self) -> list[tuple[bytes, object]]:

@@ -31,6 +31,8 @@ from redrive.engine.worker.job_logging import CURRENT_JOB
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.settlements import (
     UNREADABLE,
+    decide_failure,
+    is_large,
     settlement_of_cancel,
     settlement_of_crash,
     settlement_of_failure,
@@ -168,8 +170,8 @@ class Runner:
                 self._observers.end_call(dispatch.observing)
 
     def decide_now(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
-        """Decide what becomes of a job after its run; None for a stage with a breaker: see `decide`."""
-        if dispatch.lane.stage.breaker is not None:
+        """Decide what becomes of a job after its run; None for a stage with a breaker, or large values: see `decide`."""
+        if dispatch.lane.stage.breaker is not None or (not isinstance(ended, bytes) and is_large(dispatch)):
             return None
         dispatch.ended_at = dispatch.ended_at or self._now()
         if isinstance(ended, bytes):
@@ -196,7 +198,7 @@ class Runner:
         if breaker is not None:
             await self._report_to_breaker(dispatch, _evidence_of(breaker, failed), failed.failure.code)
             standing = self._breakers.standing(breaker)
-        return settlement_of_failure(dispatch, failed, self.runtime.chance.random(), standing)
+        return await decide_failure(dispatch, failed, self.runtime.chance.random(), standing)
 
     async def report_call(
         self, part: Sequence[Dispatch], failures: Iterable[FailedAttempt | None]

@@ -7,6 +7,8 @@ nothing here runs a stage or commits a settlement.
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -34,7 +36,14 @@ from redrive.core.fingerprint import fingerprint
 from redrive.core.lifecycle import JobState
 from redrive.core.taxonomy import BUG_UNKNOWN
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.worker.dead_letter import MESSAGE_MAX, FailedAttempt, JobRedactor, letter_of, safe_notes
+from redrive.engine.worker.dead_letter import (
+    MESSAGE_MAX,
+    CallValues,
+    FailedAttempt,
+    JobRedactor,
+    letter_of,
+    safe_notes,
+)
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.redaction.process import redact
 from redrive.store.records import HOOK, ClaimedJob, Letter, Settlement
@@ -101,6 +110,19 @@ def settlement_of_failure(
             settlement, status=JobState.CANCELLED, outcome="cancelled", decision=_REQUESTED, recipients=()
         )
     return settlement
+
+
+def is_large(dispatch: Dispatch) -> bool:
+    """Return whether the values of a failure have to be read on a thread; see `decide_failure`."""
+    return (dispatch.call or CallValues(dispatch.job)).is_large
+
+
+async def decide_failure(
+    dispatch: Dispatch, failed: FailedAttempt, draw: float, standing: BreakerStatus | None = None
+) -> Settlement:
+    """As `settlement_of_failure`, on a thread if the job's values are large: all of them are read, to hide them in the letter."""
+    decide = functools.partial(settlement_of_failure, dispatch, failed, draw, standing)
+    return await asyncio.to_thread(decide) if is_large(dispatch) else decide()
 
 
 def _with_safe_names(failed: FailedAttempt, redactor: JobRedactor) -> FailedAttempt:

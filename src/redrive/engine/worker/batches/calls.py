@@ -35,7 +35,7 @@ from redrive.engine.worker.dispatch import (
 )
 from redrive.engine.worker.job_logging import CURRENT_CALL, CURRENT_JOB
 from redrive.engine.worker.runner import Runner, limited, signalled
-from redrive.engine.worker.settlements import gives_up, settlement_of_failure, settlement_of_success
+from redrive.engine.worker.settlements import decide_failure, gives_up, settlement_of_success
 from redrive.engine.worker.threads import ThreadPool
 from redrive.errors import BatchResultError
 from redrive.store.records import Settlement
@@ -185,7 +185,7 @@ class Calls:
                 settlement = (
                     settlement_of_success(dispatch, cast("bytes", ending))
                     if failed is None
-                    else settlement_of_failure(dispatch, failed, self._runtime.chance.random(), standing)
+                    else await decide_failure(dispatch, failed, self._runtime.chance.random(), standing)
                 )
                 self._steps.settle(dispatch, settlement)
             except Exception as error:  # noqa: BLE001 - a failure that cannot be read must not keep the others waiting.
