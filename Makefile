@@ -162,6 +162,11 @@ SECONDS ?= 600
 soak: setup-dev ## Four processes under load, killed now and then, for SECONDS (600); then power cuts
 	@$(PY) -m tests.faults.soak --seconds $(SECONDS)
 
+ROWS ?= 1000000
+.PHONY: plans
+plans: setup-dev ## Check the plans of all hot statements on PostgreSQL with ROWS (1000000) rows: minutes
+	@REDRIVE_PLAN_ROWS=$(ROWS) $(PY) -m pytest -q -n 0 tests/unit/store/test_postgres_plans.py
+
 EXAMPLES ?= 5000
 .PHONY: fuzz
 fuzz: setup-dev ## Give EXAMPLES (5000) made-up inputs to whatever reads from outside: minutes

@@ -22,11 +22,9 @@ from redrive.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
-from redrive.store.postgres.arrays import column
 from redrive.store.postgres.connection import address_of, error_of
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.records import ClaimRequest, Step
-from redrive.store.statements import statements_of
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
@@ -445,24 +443,6 @@ def test_a_connection_to_several_hosts_goes_to_the_one_that_writes(url: str, sto
 
     with closing(PostgresStore(url.replace(f"host={host}", f"host={host},{host}"))) as found:
         assert statuses(found) == {}
-
-
-def test_the_claim_is_an_index_search_never_a_scan_or_a_sort(store: PostgresStore) -> None:
-    (lane,) = lanes_of(store)
-    store.submit([new(lane)] * 2_000, NOW)
-    plan = store.read(
-        "EXPLAIN " + statements_of("postgres")["claim"],
-        (1, "w1", NOW, column("bigint", [lane]), column("bigint", [10]), 10),
-    )
-    steps = " | ".join(str(row[0]).strip() for row in plan)
-
-    assert "Index Scan using jobs_ready on jobs" in steps
-    assert (
-        "Index Cond: ((lane_id = lane.lane) AND (lane_key IS NULL) AND (priority = level.level) AND (run_at <="
-        in steps
-    )
-    assert "Seq Scan" not in steps
-    assert "Sort" not in steps
 
 
 @pytest.mark.parametrize(

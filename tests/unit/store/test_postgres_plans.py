@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads that are asked again and again go along an index on PostgreSQL, too, however many rows there are."""
+"""Statements that run again and again go along an index on PostgreSQL, too, however many rows there are.
+
+`make plans` runs these tests with a million rows.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from typing import Any, cast
 
 import pytest
 
 from redrive.engine.replay.filter import LetterFilter
+from redrive.store.postgres.arrays import column
 from redrive.store.postgres.connection import Link, Server, address_of
+from redrive.store.postgres.session import columns_of
 from redrive.store.statements import statements_of
 from tests.databases import Schemas
 
-MANY = 30_000
+MANY = int(os.environ.get("REDRIVE_PLAN_ROWS", "30000"))
 FILL = f"""
 INSERT INTO lanes (pipeline, stage, position) VALUES ('shop', 'pay', 0), ('mall', 'pay', 0);
 INSERT INTO letter_groups (fingerprint, lane_id, code, category, exception, first_at, last_at)
@@ -23,6 +29,10 @@ INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, paylo
 SELECT 'shop', 1, CASE n % 100 WHEN 0 THEN 'queued' ELSE 'failed' END, 5, n, 'key ' || n, 'owner ' || n % 1000, '1', n,
     CASE n % 100 WHEN 0 THEN NULL ELSE n END, CASE n % 100 WHEN 0 THEN NULL ELSE 'CODE' END, n - 1
 FROM generate_series(1, {MANY}) AS n;
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, payload, created_at, lease_token, worker_id, dispatch, cancel_asked)
+SELECT 'shop', 1, 'processing', 5, n, '1', n, n % 10, 'w' || n % 3, 1, (n % 100 = 0)::integer FROM generate_series(1, 1000) AS n;
+INSERT INTO workers (id, host, process, pipelines, concurrency, started_at, expires_at)
+SELECT 'w' || n, 'here', n, '[]', 1, n, n FROM generate_series(1, 2000) AS n;
 INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at, replay_id, run_id)
 SELECT n, 1, 1 + n % 50, 1, 'open', 'owner ' || n % 1000, 'key ' || n, n, n, CASE n % 1000 WHEN 0 THEN 1 END, nullif(n % 500, 1)
 FROM generate_series(1, {MANY}) AS n;
@@ -78,7 +88,47 @@ HOT: dict[str, tuple[object, ...]] = {
     "due_of_lane": (1, 10.0),
     "existing_letters": ("[1, 2]",),
     "prune_window": (0, 1000),
+    "was_settled": (1, 1),
+    "duplicates": tuple(columns_of("duplicates", [("shop", "key 1"), ("shop", "key 2")])),
+    "cancel_asked": ("w1",),
+    "is_claimable": ("w1", 1, 2, column("bigint", [1, 2]), 1e9, column("bigint", [])),
+    "upcoming": ("[1, 2]",),
+    "claimed": ("w1", 1, 2),
+    "return_jobs": ("w1",),
+    "insert_crashed_attempts": (1.0, "w1"),
+    "return_crashed_jobs": ("w1",),
 }
+FENCE = (1, 1, 1)
+COMMITS: dict[str, tuple[tuple[object, ...], set[str]]] = {
+    "begin_exchange": (("w1", 1, 2, "[]"), {"jobs_leased", "jobs_unwanted", "workers_pkey"}),
+    "before_exchange": (("w1", 1, 2), {"jobs_leased", "jobs_unwanted", "workers_pkey"}),
+    "claim": (
+        (1, "w1", 1e9, *columns_of("claim", [(1, 10, 5, 1.0, 7), (2, 10, -1, 0.0, 0)]), 10),
+        {"jobs_ready", "jobs_pkey"},
+    ),
+    "claim_of_key": ((1, "w1", 1e9, 1, 10, "a"), {"jobs_ready", "jobs_pkey"}),
+    "claim_job": ((1, "w1", 1e9, 1, 7), {"jobs_pkey"}),
+    "complete": (tuple(columns_of("complete", [(*FENCE, 1.0, b"1")] * 500)), {"jobs_pkey"}),
+    "complete_large": (tuple(columns_of("complete_large", [(*FENCE, 1.0)] * 500)), {"jobs_pkey"}),
+    "advance": (tuple(columns_of("advance", [(*FENCE, 2, b"1", 1.0)] * 500)), {"jobs_pkey"}),
+    "continue_in_place": (
+        (9, 1.0, *columns_of("continue_in_place", [(*FENCE, 2, b"1")] * 500)),
+        {"jobs_pkey"},
+    ),
+    "requeue": (
+        tuple(columns_of("requeue", [(*FENCE, 1.0, 2, 0, b"{}", "retry", 0, 0, 1.0)] * 500)),
+        {"jobs_pkey"},
+    ),
+    "bury": (tuple(columns_of("bury", [(*FENCE, "CODE", "no", 1.0, b"{}")] * 500)), {"jobs_pkey"}),
+    "end": (tuple(columns_of("end", [(*FENCE, 1.0, "cancelled")] * 500)), {"jobs_pkey"}),
+    "insert_letters": (
+        tuple(columns_of("insert_letters", [(1, 1, 1, "v1:1", 1.0, 0, "CODE")] * 500)),
+        {"jobs_pkey", "attempts_of_job", "dead_letters_of_job"},
+    ),
+    "return_job": (FENCE, {"jobs_pkey"}),
+    "renew": ((1.0, "w1"), {"workers_pkey"}),
+}
+"""The statements of a commit, which are planned by `plan_by_index`, and the indexes they go along."""
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +136,12 @@ def many(schemas: Schemas) -> Generator[Link]:
     with Server(address_of(schemas.address("plans"))).connect() as link:
         link.execute(FILL)
         yield link
+
+
+def plan_of(link: Link, name: str, parameters: tuple[object, ...]) -> dict[str, Any]:
+    row = link.execute(f"EXPLAIN (FORMAT JSON) {statements_of('postgres')[name]}", parameters).fetchone()
+    assert row is not None
+    return cast("dict[str, Any]", row[0][0]["Plan"])
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -96,12 +152,42 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", sorted(HOT))
 def test_no_hot_read_walks_a_large_table(many: Link, name: str) -> None:
-    row = many.execute(f"EXPLAIN (FORMAT JSON) {statements_of('postgres')[name]}", HOT[name]).fetchone()
-    assert row is not None
-    plan = cast("dict[str, Any]", row[0][0]["Plan"])
+    assert not walked(plan_of(many, name, HOT[name]))
 
-    assert not [
+
+def walked(plan: dict[str, Any]) -> list[str]:
+    """Return the large tables that are read as a whole."""
+    return [
         node["Relation Name"]
         for node in nodes(plan)
         if node["Node Type"] == "Seq Scan" and node.get("Relation Name") in LARGE
     ]
+
+
+@pytest.mark.parametrize("name", sorted(COMMITS))
+def test_a_commit_finds_all_it_changes_by_the_intended_index(many: Link, name: str) -> None:
+    parameters, indexes = COMMITS[name]
+    with many.transaction():
+        many.execute(statements_of("postgres")["plan_by_index"].encode())
+        plan = plan_of(many, name, parameters)
+
+    assert not walked(plan)
+    assert {node["Index Name"] for node in nodes(plan) if "Index Name" in node} >= indexes
+    assert not [node for node in nodes(plan) if node["Node Type"] in {"Hash Join", "Merge Join"}]
+
+
+def test_a_claim_reads_only_what_comes_after_its_mark(many: Link) -> None:
+    with many.transaction():
+        many.execute(statements_of("postgres")["plan_by_index"].encode())
+        plan = plan_of(many, "claim", COMMITS["claim"][0])
+    (ready,) = [node for node in nodes(plan) if node.get("Index Name") == "jobs_ready"]
+
+    for part in (
+        "(lane_id = ",
+        "(lane_key IS NULL)",
+        "(priority = ",
+        "(run_at <= ",
+        "(ROW(run_at, id) > ROW(",
+    ):
+        assert part in ready["Index Cond"]
+    assert not [node for node in nodes(plan) if node["Node Type"] == "Sort"]

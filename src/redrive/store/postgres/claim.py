@@ -1,38 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claiming in PostgreSQL: one statement over all lanes a worker serves, which skips what others are about to take.
 
-A claim that is repeated with its token finds what it had claimed before.
+A claim starts where the last one ended: the index still has entries of jobs that were claimed before, and they stay there while
+anybody's transaction stays open. From time to time, and when it does not find as many as it wants, the next claim starts from the
+beginning. A claim that is repeated with its token finds what it had claimed before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import cast
+from collections.abc import Callable, Container, Sequence
+from typing import Final, cast
 
 import msgspec
+from msgspec import Struct
 
 from redrive.store.postgres.session import Session, columns_of
 from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Row
 
+MARK_MIN: Final = 100
+"""A lane gets a mark when a claim takes so many jobs of it; with fewer, walking from the beginning costs little."""
+PATIENCE_SECONDS: Final = (1.0, 60.0)
+"""For how long claims continue from a mark; twice as long each time that nothing is found before it."""
+
 _Columns = tuple[
-    int, float, JobId, int, int, LaneId, int, int, int, int, int, int, int, float | None, bytes | None, bytes | None, bytes | None,
-    int, int, str | None, str | None, int | None, str | None,
+    int, float, JobId, int, int, LaneId, int, int, int, int, int, int, int, float | None, bytes | None, bytes, bytes | None,
+    str | None, str | None, int | None, str | None,
 ]  # fmt: skip
 """What the part `claimed_columns` gives."""
+_NOBODY: Final = (None,) * 4
 
 
-def claim(
-    db: Session, worker: str, want: ClaimRequest, paused: Container[LaneId], *, now: float, token: int
-) -> tuple[ClaimedJob, ...]:
-    """Claim what is wanted inside the caller's transaction; from the first lanes first, and nothing from paused ones."""
+class Mark(Struct):
+    """Where the last claim from a lane ended."""
+
+    turn: Row
+    """The priority, due time and id of the last job."""
+    since: float
+    """When a claim has last started from the beginning."""
+    patience: float
+
+
+Marks = dict[LaneId, Mark]
+_FIRST: Final = (-1, 0.0, 0)
+
+
+def send_claim(
+    db: Session, terms: Row, want: ClaimRequest, paused: Container[LaneId], marks: Marks
+) -> Callable[[], list[Row]]:
+    """Claim what is wanted inside the caller's transaction; from the first lanes first, and nothing from paused ones.
+
+    Return a function that waits for the rows. `terms` are the token, the worker, and the time.
+    """
     lanes = [lane for lane in want.lanes if lane not in paused]
     slots = want.limit if want.slots is None else want.slots
-    terms = (token, worker, now)
     if not want.batched and not want.keys and want.job is None:
         most = min(want.limit, slots)
-        return jobs_of(
-            db, _claim_lanes(db, terms, [(lane, want.limits.get(lane, most)) for lane in lanes], most)
-        )
+        return _send_lanes(db, terms, [(lane, want.limits.get(lane, most)) for lane in lanes], most, marks)
     rows: list[Row] = []
     left = want.limit
     for lane in lanes:
@@ -45,22 +68,22 @@ def claim(
         rows += found
         left -= len(found)
         slots -= 0 if is_batched else len(found)
-    return jobs_of(db, rows)
+    return lambda: rows
 
 
 def claimed(db: Session, worker: str, token: int, other: int) -> tuple[ClaimedJob, ...]:
     """Return what a worker leases under either of two tokens: by priority, then by due time."""
-    return jobs_of(db, db.execute("claimed", (worker, token, other)).fetchall())
+    return jobs_of(db.execute("claimed", (worker, token, other)).fetchall())
 
 
-def jobs_of(db: Session, rows: list[Row]) -> tuple[ClaimedJob, ...]:
+def jobs_of(rows: list[Row]) -> tuple[ClaimedJob, ...]:
     """Return the jobs of claimed rows: by priority, then by due time."""
-    return tuple([_job_of(db, row) for row in sorted(rows, key=_turn)])
+    return tuple([_job_of(row) for row in sorted(rows, key=_turn)])
 
 
 def _claim_lane(db: Session, terms: Row, lane: LaneId, keys: dict[str, int] | None, room: int) -> list[Row]:
     if keys is None:
-        return _claim_lanes(db, terms, [(lane, room)], room)
+        return _send_lanes(db, terms, [(lane, room)], room, {})()
     rows: list[Row] = []
     for key, most in keys.items():
         if min(room - len(rows), most) > 0:
@@ -69,30 +92,59 @@ def _claim_lane(db: Session, terms: Row, lane: LaneId, keys: dict[str, int] | No
     return rows
 
 
-def _claim_lanes(db: Session, terms: Row, rooms: list[tuple[LaneId, int]], most: int) -> list[Row]:
-    wanted = [(lane, min(room, most)) for lane, room in rooms if min(room, most) > 0]
+def _send_lanes(
+    db: Session, terms: Row, rooms: list[tuple[LaneId, int]], most: int, marks: Marks
+) -> Callable[[], list[Row]]:
+    now = cast("float", terms[2])
+    wanted = {lane: min(room, most) for lane, room in rooms if min(room, most) > 0}
     if not wanted:
-        return []
-    lanes, limits = columns_of("claim", wanted)
-    return db.execute("claim", (*terms, lanes, limits, most)).fetchall()
+        return list
+    from_mark = {
+        lane for lane in wanted if lane in marks and 0 <= now - marks[lane].since < marks[lane].patience
+    }
+    starts = [(lane, room, *_start(lane, marks, from_mark)) for lane, room in wanted.items()]
+    cursor = db.execute("claim", (*terms, *columns_of("claim", starts), most))
+
+    def rows() -> list[Row]:
+        found = cursor.fetchall()
+        if marks or len(found) >= MARK_MIN:
+            _set_marks(marks, wanted, from_mark, found, now)
+        return found
+
+    return rows
+
+
+def _start(lane: LaneId, marks: Marks, from_mark: Container[LaneId]) -> Row:
+    return marks[lane].turn if lane in from_mark else _FIRST
+
+
+def _set_marks(
+    marks: Marks, wanted: dict[LaneId, int], from_mark: Container[LaneId], found: Sequence[Row], now: float
+) -> None:
+    turns: dict[LaneId, list[Row]] = {}
+    for row in found:
+        turns.setdefault(cast("_Columns", row)[5], []).append(_turn(row))
+    full = len(found) >= sum(wanted.values())
+    for lane in wanted:
+        taken = turns.get(lane, ())
+        before = marks.get(lane)
+        if len(taken) < MARK_MIN and not (full and lane in from_mark and not taken):
+            marks.pop(lane, None)
+        elif lane in from_mark and before is not None:
+            before.turn = max(taken, default=before.turn)
+        else:
+            first, longest = PATIENCE_SECONDS
+            is_quiet = before is not None and min(taken) > before.turn
+            patience = min(2 * before.patience, longest) if before is not None and is_quiet else first
+            marks[lane] = Mark(max(taken), now, patience)
 
 
 def _turn(row: Row) -> Row:
     return row[:3]
 
 
-def _job_of(db: Session, row: Row) -> ClaimedJob:
+def _job_of(row: Row) -> ClaimedJob:
     columns = cast("_Columns", row)
-    job, value, payload, source, is_beside = columns[2], *columns[15:19]
-    if value is None:
-        value = _large(db, job, source)
-    if is_beside:
-        payload = _large(db, job, 0)
-    names = columns[19:]
-    about = None if names == (None,) * 4 else msgspec.json.encode(names)
-    return ClaimedJob(*columns[2:15], value, payload, about)
-
-
-def _large(db: Session, job: JobId, dispatch: object) -> bytes:
-    found = db.execute("large_value", (job, dispatch)).fetchone()
-    return b"" if found is None else cast("bytes", found[0])
+    names = columns[17:]
+    about = None if names == _NOBODY else msgspec.json.encode(names)
+    return ClaimedJob(*columns[2:17], about)

@@ -626,6 +626,15 @@ BEGIN
     ORDER BY attempts.seq LIMIT most;
 END $$;
 
+-- Ends a transaction that was sent without looking at an answer, unless it is as expected; `state` is the state of the error.
+CREATE FUNCTION expect(is_met boolean, state text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF is_met THEN
+        RETURN true;
+    END IF;
+    RAISE EXCEPTION 'not as expected' USING ERRCODE = state;
+END $$;
+
 -- A value as text; one that is none is read byte by byte.
 CREATE FUNCTION text_of(value bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -710,7 +719,8 @@ CREATE TRIGGER letters_added AFTER INSERT ON dead_letters REFERENCING NEW TABLE 
 FOR EACH STATEMENT EXECUTE FUNCTION letters_added();
 
 -- Letters change by the thousand: their old and new rows are matched by hashing, never by comparing each with each.
-CREATE FUNCTION letters_changed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_nestloop = off AS $$
+CREATE FUNCTION letters_changed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_nestloop = off
+SET enable_hashjoin = on AS $$
 BEGIN
     -- A statement that counts for itself raises `counted` in all its rows.
     IF (SELECT sum(counted) FROM changed) = (SELECT sum(counted) FROM unchanged) THEN

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settling a batch in PostgreSQL: one statement for each kind of outcome, and only if one row does not fit, row by row.
 
+At once means without looking at an answer: the server itself ends the transaction if a row was not fenced any more.
+
 The fence is in the WHERE clause of each update. A row whose update matches nothing is lost to another lease, unless its attempt is
 on record already: then the answer to an earlier commit was lost, and it counts as done. A row that breaks a constraint is taken
 out; the rest commits. What goes with a settlement is written in the same transaction, and only for rows that were still fenced.
@@ -10,14 +12,15 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import psycopg
 
 from redrive.errors import ConfigurationError
 from redrive.store.plan import Continuation
-from redrive.store.postgres.session import Cursor, Session
+from redrive.store.postgres.session import EXPECTED, EXPECTED_FACTS, Session
 from redrive.store.records import Child, JobId, Letter, Row, Settlement
 from redrive.store.settlement_rows import (
     facts_row,
@@ -49,29 +52,46 @@ class NotAtOnceError(Exception):
     """A batch holds a row that was lost or does not fit; what was written of it has to be rolled back."""
 
 
+class NotAsRememberedError(Exception):
+    """A worker is not known any more, has claimed under this token before, or other lanes are paused than it remembers."""
+
+
 def is_broken(error: Exception) -> bool:
     """Return whether an error is one of a row."""
     return isinstance(error, BROKEN) or getattr(error, "sqlstate", None) == TOO_LONG
 
 
+@contextmanager
+def at_once() -> Generator[None]:
+    """Turn what ends a transaction that looks at no answer before it commits into an error of its own.
+
+    Raises:
+        NotAtOnceError: a row was not fenced any more, or does not fit.
+        NotAsRememberedError: what the transaction relied on is not so any more.
+    """
+    try:
+        yield
+    except (psycopg.Error, *BROKEN) as error:
+        state = getattr(error, "sqlstate", None)
+        if state == EXPECTED_FACTS:
+            raise NotAsRememberedError from error
+        if state == EXPECTED or is_broken(error):
+            raise NotAtOnceError from error
+        raise
+
+
 def settle_at_once(
     db: Session, worker: str, done: Sequence[Settlement], insert: Insert, in_place: Continuation
 ) -> None:
-    """Settle a whole batch inside the caller's transaction; raises NotAtOnceError unless every row was still fenced and fits."""
+    """Settle a whole batch inside the caller's transaction, and inside `at_once`."""
+    if not done:
+        return
     # In one order, so that two who change the same jobs wait for each other rather than in a circle.
     ordered = sorted(done, key=lambda one: one.job.id)
-    try:
-        cursors = _send_changes(db, ordered, in_place)
-        _record(db, worker, ordered)
-        db.sync()
-        if any(cursor.rowcount != count for cursor, count in cursors):
-            raise NotAtOnceError
-        _write_beside(db, ordered, insert)
-        db.sync()
-    except (*BROKEN, psycopg.OperationalError) as error:
-        if is_broken(error):
-            raise NotAtOnceError from error
-        raise
+    for name, rows in _updates(ordered, in_place).items():
+        db.change_rows(name, rows, in_place.terms if name == "continue_in_place" else ())
+    _record(db, worker, ordered)
+    _write_beside(db, ordered, insert)
 
 
 def settle_one_by_one(
@@ -105,22 +125,19 @@ def settle_one_by_one(
 
 def _change(db: Session, done: Sequence[Settlement], in_place: Continuation) -> bool:
     """Change the jobs; return whether all were still fenced."""
-    cursors = _send_changes(db, done, in_place)
-    db.sync()
-    return all(cursor.rowcount == count for cursor, count in cursors)
+    return all(
+        db.execute_rows(name, rows, in_place.terms if name == "continue_in_place" else ()).rowcount
+        == len(rows)
+        for name, rows in _updates(done, in_place).items()
+    )
 
 
-def _send_changes(
-    db: Session, done: Sequence[Settlement], in_place: Continuation
-) -> list[tuple[Cursor, int]]:
+def _updates(done: Sequence[Settlement], in_place: Continuation) -> dict[str, list[Row]]:
     updates: dict[str, list[Row]] = {}
     for one in done:
         statement, row = update_of(one, in_place)
         updates.setdefault(statement, []).append(row)
-    return [
-        (db.execute_rows(name, rows, in_place.terms if name == "continue_in_place" else ()), len(rows))
-        for name, rows in updates.items()
-    ]
+    return updates
 
 
 def _record(db: Session, worker: str, done: Sequence[Settlement]) -> None:

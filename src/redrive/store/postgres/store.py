@@ -9,22 +9,24 @@ time. A job is due by the clock of the worker that looks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Final, Literal, cast
 
 import msgspec
 from psycopg.errors import InsufficientPrivilege
 
-from redrive.errors import ConfigurationError, SchemaMismatchError, StoreDamagedError, StoreRefusedError
-from redrive.store.plan import IN_PLACE, NOTHING, Continuation, in_order
+from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError
+from redrive.store.plan import IN_PLACE
 from redrive.store.postgres.arrays import column
 from redrive.store.postgres.callers import ServerTransactions, as_json, submitted_jobs
-from redrive.store.postgres.claim import claim, claimed
+from redrive.store.postgres.claim import Marks
 from redrive.store.postgres.connection import Server, address_of
+from redrive.store.postgres.exchange import ExchangeCall
 from redrive.store.postgres.listen import ListenSignal, channel_of
 from redrive.store.postgres.migrations import SCHEMA_VERSION, open_schema, version_of
 from redrive.store.postgres.session import Session
-from redrive.store.postgres.settle import NotAtOnceError, settle_at_once, settle_one_by_one
+from redrive.store.postgres.settle import NotAsRememberedError, NotAtOnceError, at_once
 from redrive.store.postgres.submit import Submission
 from redrive.store.postgres.transactions import Transactions
 from redrive.store.protocol import ChangeSignal
@@ -69,6 +71,10 @@ class PostgresStore:
         self._installation_id = cache(lambda: str(self.query("identity")[0][0]))
         self.callers = ServerTransactions(self.address, self._installation_id)
         """See `Store.callers`."""
+        self._paused: str | None = None
+        """Which lanes were paused at the last exchange, as JSON."""
+        self._marks: Marks = {}
+        """Where the last claim from each lane ended."""
         try:
             self._transactions.use(lambda link: open_schema(link, self.address, older))
         except BaseException:
@@ -155,61 +161,31 @@ class PostgresStore:
         """See `Store.exchange`."""
         if not done and not self._is_worth_a_commit(worker, want, now, token):
             return Exchange(lost=(), broken=(), claimed=())
+        call = ExchangeCall(worker, done, want, now=now, token=token)
         try:
-            return self._exchange(worker, done, want, now=now, token=token, is_at_once=True)
+            answer = self._commit(call)
         except NotAtOnceError:
-            return self._exchange(worker, done, want, now=now, token=token, is_at_once=False)
-
-    def _exchange(
-        self,
-        worker: str,
-        done: Sequence[Settlement],
-        want: ClaimRequest,
-        *,
-        now: float,
-        token: int,
-        is_at_once: bool,
-    ) -> Exchange:
-        children: list[tuple[JobId, Child, JobId]] = []
-        why: dict[JobId, ConfigurationError] = {}
-
-        def insert(db: Session, child: Child, now: float, parent: JobId) -> None:
-            try:
-                made = Submission(db, self._pipelines).insert_child(child, now, parent)
-            except ConfigurationError as error:
-                why[parent] = error
-                raise
-            children.append((parent, child, made.id))
-
-        def work(db: Session) -> Exchange:
-            children.clear()
-            lost: tuple[JobId, ...] = ()
-            broken: tuple[JobId, ...] = ()
-            is_known, is_repeated, names, cancelled = _row(
-                db, "before_exchange", worker, token, token | IN_PLACE
+            answer, self._paused = self._transactions.write(
+                lambda db: call.looking(db, self._insert_child, is_at_once=False), is_pipelined=False
             )
-            before = claimed(db, worker, token, token | IN_PLACE) if is_repeated else ()
-            paused = frozenset[LaneId](msgspec.json.decode(cast("str", names)))
-            may_claim = is_known and not before
-            in_place = Continuation(want if may_claim else NOTHING, paused, token=token | IN_PLACE, now=now)
-            if is_at_once:
-                settle_at_once(db, worker, done, insert, in_place)
-            else:
-                lost, broken = settle_one_by_one(db, worker, done, insert, in_place)
-            in_place.mark_cancelled(msgspec.json.decode(cast("str", cancelled), type=list[JobId]))
-            jobs = before or (
-                *in_place.taken.values(),
-                *claim(db, worker, in_place.rest(), paused, now=now, token=token),
-            )
-            claimed_jobs = in_order(want, jobs)
-            return Exchange(lost=lost, broken=broken, why=why, claimed=claimed_jobs, is_known=bool(is_known))
-
-        answer = self._transactions.write(work, is_pipelined=is_at_once)
-        # Only now, because a transaction that is rolled back has stored none of them.
-        for parent, child, made in children:
-            if parent not in answer.broken:
-                child.stored[:] = [made]
+        call.report_children(answer)
         return answer
+
+    def _commit(self, call: ExchangeCall) -> Exchange:
+        """Commit by what is remembered; if that is nothing, or not so any more, look first."""
+        paused = self._paused
+        if paused is not None:
+            with suppress(NotAsRememberedError):
+                return self._transactions.write_at_once(
+                    lambda db: call.remembering(db, paused, self._marks, self._insert_child), at_once
+                )
+        answer, self._paused = self._transactions.write(
+            lambda db: call.looking(db, self._insert_child, is_at_once=True)
+        )
+        return answer
+
+    def _insert_child(self, db: Session, child: Child, now: float, parent: JobId) -> JobId:
+        return Submission(db, self._pipelines).insert_child(child, now, parent).id
 
     def reap(self, now: float) -> int:
         """See `Store.reap`. By the clock of the server; a worker that is just committing is left alone."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Final, TypeVar
 
 import psycopg
@@ -44,11 +44,18 @@ class Transactions:
 
     def write(self, work: Callable[[Session], T], *, is_exact: bool = False, is_pipelined: bool = True) -> T:
         """Run work in a transaction; `is_exact` if repeating a call whose answer was lost would do its work twice."""
-        with self._mutex, self._mapped():
-            for _ in range(TRIES - 1):
-                with suppress(*CONFLICTS):
-                    return self._write(work, is_exact=is_exact, is_pipelined=is_pipelined)
-            return self._write(work, is_exact=is_exact, is_pipelined=is_pipelined)
+        return self._repeated(lambda: self._write(work, is_exact=is_exact, is_pipelined=is_pipelined))
+
+    def write_at_once(
+        self, work: Callable[[Session], Callable[[], T]], within: Callable[[], AbstractContextManager[None]]
+    ) -> T:
+        """Run work that looks at no answer and commits by itself; then call what it returned. Errors are raised inside `within`."""
+
+        def written() -> Callable[[], T]:
+            with within():
+                return self._write(work, is_exact=False, is_pipelined=True)
+
+        return self._repeated(written)()
 
     def read(self, text: bytes, parameters: Row = ()) -> list[Row]:
         """Run a query that only reads."""
@@ -77,6 +84,14 @@ class Transactions:
             with self._kept(link):
                 return opened(link)
 
+    def _repeated(self, written: Callable[[], T]) -> T:
+        """Write, and once more if it stands in another's way."""
+        with self._mutex, self._mapped():
+            for _ in range(TRIES - 1):
+                with suppress(*CONFLICTS):
+                    return written()
+            return written()
+
     def _write(self, work: Callable[[Session], T], *, is_exact: bool, is_pipelined: bool) -> T:
         link = self._server.link()
         made: list[T] = []
@@ -89,9 +104,10 @@ class Transactions:
                 if is_exact:
                     row = link.execute("SELECT pg_current_xact_id()::text").fetchone()
                     xid = "" if row is None else str(row[0])
-                session.sync()
-                made.append(result)
-                session.run("COMMIT")
+                if not session.is_committed:
+                    session.sync()
+                    made.append(result)
+                    session.commit()
         except psycopg.OperationalError:
             if made and xid and self._is_committed(xid):
                 return made[0]

@@ -108,23 +108,34 @@ GROUP BY lanes.id ORDER BY lanes.pipeline, lanes.position;
 SELECT id FROM lanes WHERE paused_at IS NOT NULL;
 
 -- part: claimed_columns
--- The values of a job that are in its own row; the dispatch of an input that is not, and whether its payload is not.
+-- Large values are read with the job: one round trip, however many there are.
 jobs.priority, jobs.run_at, jobs.id, jobs.lease_token, jobs.dispatch, jobs.lane_id, jobs.attempt, jobs.round, jobs.snoozes,
     jobs.suspect_count, jobs.crash_count, jobs.restarts, jobs.cancel_asked, jobs.expires_at, jobs.codes,
-    CASE WHEN jobs.input IS NOT NULL THEN jobs.input WHEN jobs.input_from = 0 THEN jobs.payload END,
-    CASE WHEN jobs.input IS NOT NULL OR jobs.input_from > 0 THEN jobs.payload END, jobs.input_from,
-    (jobs.input IS NOT NULL OR jobs.input_from > 0) AND jobs.payload IS NULL, jobs.key, jobs.owner, jobs.run_id, jobs.origin
+    coalesce(jobs.input, CASE WHEN jobs.input_from = 0 THEN jobs.payload END,
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = jobs.input_from), ''),
+    CASE WHEN jobs.input IS NOT NULL OR jobs.input_from > 0 THEN coalesce(jobs.payload,
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0), '') END,
+    jobs.key, jobs.owner, jobs.run_id, jobs.origin
+
+-- name: plan_by_index
+-- For one transaction: all that a commit changes is found by an index, whatever the statistics say; they are old when they are needed most.
+-- A plan that was made once is kept.
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+    set_config('plan_cache_mode', 'force_generic_plan', true);
 
 -- name: claim
--- From the first lane first, at most so many of each, and so many in all. One probe of the index per lane and priority: jobs that are not
--- due yet are never read, however many there are. No row is locked that is not taken, because each probe ends with the limit.
+-- From the first lane first, at most so many of each, and so many in all; of each lane what comes after its mark (level, at, last). One
+-- probe of the index per lane and priority: jobs that are not due yet are never read, however many there are. No row is locked that is not
+-- taken, because each probe ends with the limit.
 WITH taken AS MATERIALIZED (
-    SELECT id FROM unnest($4::bigint[], $5::bigint[]) WITH ORDINALITY AS lane (lane, room, place)
+    SELECT id FROM unnest($4::bigint[], $5::bigint[], $6::bigint[], $7::double precision[], $8::bigint[]) WITH ORDINALITY
+            AS lane (lane, room, mark, mark_at, mark_id, place)
         CROSS JOIN LATERAL (SELECT id FROM generate_series(0, 9) AS level CROSS JOIN LATERAL (
             SELECT jobs.id FROM jobs WHERE lane_id = lane AND lane_key IS NULL AND status = 'queued' AND priority = level AND run_at <= $3
+                AND (run_at, jobs.id) > (CASE WHEN level = mark THEN mark_at ELSE '-Infinity' END, CASE WHEN level = mark THEN mark_id ELSE 0 END)
             ORDER BY lane_key, run_at, jobs.id LIMIT room FOR UPDATE SKIP LOCKED) AS due
         LIMIT room) AS ready
-    LIMIT $6)
+    LIMIT $9)
 UPDATE jobs SET status = 'processing', lease_token = $1, worker_id = $2, dispatch = dispatch + 1, waiting = NULL,
     started_at = coalesce(started_at, $3), last_attempt_at = $3
 FROM taken WHERE jobs.id = taken.id
@@ -166,7 +177,16 @@ SELECT value FROM job_values WHERE job_id = $1 AND dispatch = $2;
 -- name: before_exchange
 -- All that a commit needs to know, in one step. The worker's row is kept until the commit: nobody may declare it dead in between.
 SELECT yes IS NOT NULL, EXISTS (SELECT 1 FROM jobs WHERE worker_id = $1 AND status = 'processing' AND lease_token IN ($2, $3)),
-    (SELECT coalesce(json_agg(id), '[]')::text FROM lanes WHERE paused_at IS NOT NULL),
+    (SELECT coalesce(json_agg(id ORDER BY id), '[]')::text FROM lanes WHERE paused_at IS NOT NULL),
+    (SELECT coalesce(json_agg(id), '[]')::text FROM jobs WHERE worker_id = $1 AND status = 'processing' AND cancel_asked = 1)
+FROM (SELECT 1) AS always LEFT JOIN (SELECT 1 AS yes FROM workers WHERE id = $1 FOR KEY SHARE) AS known ON true;
+
+-- name: begin_exchange
+-- As before_exchange, for a commit that goes by what the worker remembers: it is known, claims for the first time, and $4 are the lanes that
+-- are paused.
+SELECT expect(yes IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM jobs WHERE worker_id = $1 AND status = 'processing' AND lease_token IN ($2, $3))
+        AND $4::text = (SELECT coalesce(json_agg(id ORDER BY id), '[]')::text FROM lanes WHERE paused_at IS NOT NULL), 'RD002'),
     (SELECT coalesce(json_agg(id), '[]')::text FROM jobs WHERE worker_id = $1 AND status = 'processing' AND cancel_asked = 1)
 FROM (SELECT 1) AS always LEFT JOIN (SELECT 1 AS yes FROM workers WHERE id = $1 FOR KEY SHARE) AS known ON true;
 

@@ -53,7 +53,7 @@ PERMANENT: Final = encode_decision(
 )
 OVERRAN: Final = encode_decision(NoDecision(Reason.OVERRAN))
 
-_TOKENS: Final = itertools.count(1)
+_TOKENS: Final = itertools.count(1_000_000)
 
 
 def agree(seen: object, wanted: object) -> None:

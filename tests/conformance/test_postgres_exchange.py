@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the store on a server commits: in one round trip, by what it remembers, and from where the last claim ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from redrive.store.postgres.store import PostgresStore
+from redrive.store.records import ClaimedJob, ClaimRequest, Settlement, Step
+from redrive.testing.conformance.build import (
+    LEASE,
+    NOW,
+    claim,
+    exchange,
+    lanes_of,
+    new,
+    retry,
+    settlement,
+    statuses,
+)
+from tests.databases import Schemas
+
+
+@pytest.fixture
+def store(schemas: Schemas) -> Generator[PostgresStore]:
+    with closing(PostgresStore(schemas.address("own"), clock="caller")) as made:
+        made.start_worker("w1", NOW, LEASE)
+        yield made
+
+
+@contextmanager
+def traced(store: PostgresStore, file: Path) -> Generator[None]:
+    """Write all messages between the store and its server to a file."""
+    link = store._server.link()
+    with file.open("w") as trace:
+        link.pgconn.trace(trace.fileno())
+        yield
+        link.pgconn.untrace()
+
+
+def round_trips(file: Path) -> int:
+    """How often the store has waited for its server."""
+    return sum(line.split("\t")[1:4:2] == ["F", "Sync"] for line in file.read_text().splitlines())
+
+
+def failed(one: ClaimedJob) -> Settlement:
+    return retry(one, at=NOW)
+
+
+@pytest.mark.parametrize("outcome", [settlement, failed])
+def test_a_commit_is_one_round_trip(
+    store: PostgresStore, tmp_path: Path, outcome: Callable[[ClaimedJob], Settlement]
+) -> None:
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 200, NOW)
+    store.submit([new(lane, payload=b'"' + b"x" * 10_000 + b'"')] * 2, NOW)
+    done = claim(store, lane, 150)
+
+    with traced(store, tmp_path / "trace"):
+        answer = exchange(store, "w1", [outcome(one) for one in done], ClaimRequest((lane,), 100))
+
+    assert len(answer.claimed) == 52 if outcome is settlement else 100
+    assert round_trips(tmp_path / "trace") == 1
+
+
+def test_a_commit_by_what_is_not_so_any_more_is_made_again(store: PostgresStore) -> None:
+    """A lane was paused in the meantime, and resumed."""
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 3, NOW)
+    (first,) = claim(store, lane, 1)
+    store.apply(Step("pause_lanes", (NOW, "shop")))
+
+    paused = exchange(store, "w1", [settlement(first)], ClaimRequest((lane,), 1))
+    store.apply(Step("resume_lanes", ("shop",)))
+    (second,) = claim(store, lane, 1)
+    dead = exchange(store, "nobody", [settlement(second)], ClaimRequest((lane,), 1))
+
+    assert (paused.claimed, statuses(store)) == ((), {"complete": 2, "queued": 1})
+    assert (dead.is_known, dead.claimed) == (False, ())
+
+
+def test_claims_go_on_from_where_the_last_one_ended_and_find_what_came_before_it(
+    store: PostgresStore,
+) -> None:
+    (lane,) = lanes_of(store)
+    store.submit([new(lane, run_at=NOW + place / 1_000) for place in range(500)], NOW)
+
+    claim(store, lane, 1, now=NOW + 1)
+    first = [one.id for one in claim(store, lane, 100, now=NOW + 1)]
+    (early,) = store.submit([new(lane, run_at=NOW - 1)], NOW)
+    (urgent,) = store.submit([new(lane, run_at=NOW, priority=1)], NOW)
+    second = [one.id for one in claim(store, lane, 100, now=NOW + 1.5)]
+    third = [one.id for one in claim(store, lane, 100, now=NOW + 2.5)]
+
+    assert first == list(range(2, 102))
+    assert second == [urgent.id, *range(102, 201)]
+    assert third[:2] == [early.id, 201]
+
+
+def test_a_claim_that_finds_too_few_after_its_mark_is_followed_by_one_from_the_beginning(
+    store: PostgresStore,
+) -> None:
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 151, NOW)
+    claim(store, lane, 1)
+    claim(store, lane, 100)
+    (early,) = store.submit([new(lane, run_at=NOW - 1)], NOW)
+
+    rest = claim(store, lane, 100)
+    last = claim(store, lane, 100)
+
+    assert len(rest) == 50
+    assert [one.id for one in last] == [early.id]
