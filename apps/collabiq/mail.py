@@ -8,7 +8,6 @@ fails, so that no page is empty for that reason.
 
 from __future__ import annotations
 
-import email
 import email.header
 import email.utils
 import re
@@ -16,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.errors import MessageError
+from email.feedparser import BytesFeedParser
 from email.message import Message
 from email.policy import Compat32
 from html import unescape
@@ -26,6 +26,7 @@ from charset_normalizer import from_bytes
 from msgspec import Struct
 
 from apps.collabiq.codes import MAIL_TOO_LARGE, MAIL_UNREADABLE
+from apps.collabiq.mail_lines import lines_worth_parsing
 from redrive import Fail
 
 RAW_MAX: Final = 50 * 2**20
@@ -80,7 +81,7 @@ def parse(email_id: str, raw: bytes) -> Mail:
     if len(raw) > RAW_MAX:
         raise Fail(MAIL_TOO_LARGE, f"the mail has {len(raw)} bytes; {RAW_MAX} is the most")
     try:
-        mail = _read(email_id, email.message_from_bytes(raw, policy=_SHORT_HEADERS))
+        mail = _read(email_id, _message(raw))
     except Fail:
         raise
     except Exception as error:
@@ -89,6 +90,13 @@ def parse(email_id: str, raw: bytes) -> Mail:
     if not mail.text and not mail.subject:
         raise Fail(MAIL_UNREADABLE, "no part of the mail is readable")
     return mail
+
+
+def _message(raw: bytes) -> Message:
+    parser = BytesFeedParser(policy=_SHORT_HEADERS)
+    for line in lines_worth_parsing(raw):
+        parser.feed(line)
+    return parser.close()
 
 
 def _read(email_id: str, message: Message) -> Mail:

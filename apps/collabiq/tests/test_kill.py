@@ -86,16 +86,16 @@ def test_after_a_kill_in_every_stage_there_is_one_page_for_each_mail(
 
 DEADLY = """
 import os
-from email import parser
+from email import feedparser
 
-read = parser.BytesParser.parsebytes
+read = feedparser.BytesFeedParser.feed
 
-def parsebytes(self, text, headersonly=False):
-    if b"deadly" in text:
+def feed(self, data):
+    if b"deadly" in data:
         os._exit(9)
-    return read(self, text, headersonly)
+    read(self, data)
 
-parser.BytesParser.parsebytes = parsebytes
+feedparser.BytesFeedParser.feed = feed
 """
 
 
