@@ -369,9 +369,12 @@ def test_a_file_is_moved_to_a_server(run: Run, shell: Shell, schemas: Schemas) -
     target = schemas.address("moved")
 
     code, output = run("transfer", "here.db", target, "--actor", "ann", "--output", "json")
-    again, refused = run("transfer", "here.db", target)
+    again, repeated = run("transfer", "here.db", target, "--output", "json")
+    run("submit", "flows:orders", "5", "--database-url", target)
+    used, refused = run("transfer", "here.db", target)
 
-    assert code == 0
+    assert (code, again) == (0, 0)
     assert '"operations": 1' in output
-    assert again != 0
+    assert repeated == output
+    assert used != 0
     assert_one_line(refused, "it is not empty", "Name a new schema")

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -112,6 +115,50 @@ def test_what_is_interrupted_leaves_nothing_and_can_be_repeated(file: Path, targ
     with connect(target) as there:
         assert there.jobs.counts() == {}
     assert transfer(str(file), target, ANN).rows["jobs"] == 4
+
+
+KILLED = """
+import os, signal, sys
+from redrive.ops.audit import Actor
+from redrive.ops.upkeep.transfer import transfer
+
+def die(table, _rows=0):
+    if table == sys.argv[3]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+transfer(sys.argv[1], sys.argv[2], Actor("ann"), on_table=die)
+die("the end")
+"""
+
+
+@pytest.mark.parametrize("at", ["lanes", "jobs", "workers", "the end"])
+def test_a_transfer_that_is_killed_ends_with_equal_counts_when_it_is_repeated(
+    file: Path, target: str, at: str
+) -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(file), target, at], timeout=60, capture_output=True, check=False
+    )
+    with connect(target) as there:
+        jobs_then = there.jobs.counts()
+
+    report = transfer(str(file), target, ANN)
+
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert bool(jobs_then) == (at == "the end")
+    with connect(file) as here, connect(target) as there:
+        assert there.jobs.counts() == here.jobs.counts()
+        counted = {table: read_rows(there, f"SELECT count(*) FROM {table}")[0][0] for table in report.rows}
+        assert counted == {**report.rows, "operations": report.rows["operations"] + 1}
+        assert [each.verb for each in operations(there.store)].count("transfer") == 1
+
+
+def test_what_was_moved_and_worked_on_is_not_moved_again(file: Path, target: str) -> None:
+    transfer(str(file), target, ANN)
+    with connect(target) as there:
+        there.submit(FLOW, "new")
+
+    with pytest.raises(StoreRefusedError, match=r"it is not empty"):
+        transfer(str(file), target, ANN)
 
 
 def test_text_that_postgresql_cannot_hold_is_moved_with_a_sign(file: Path, target: str) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves a stopped installation from a file to a PostgreSQL server: every table, row by row, compared before it counts.
 
-Nobody writes to the file meanwhile, and it stays as it is. An interrupted transfer leaves nothing behind; repeat it.
+Nobody writes to the file meanwhile, and it stays as it is. A transfer that was interrupted, at any
+moment and in any way, is repeated: it begins anew, or finds that all is there.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ def transfer(
     # Opened once, so that another program's file or schema is refused, and the target gets its tables.
     SqliteStore(path).close()
     address = f"{path.absolute().as_uri()}?mode=ro"
-    with closing(open_store(target)) as store:
-        from redrive.store.postgres.takeover import take_over
+    open_store(target).close()
+    from redrive.store.postgres.takeover import take_over
 
-        with FileLock(str(path)).held(), closing(sqlite3.connect(address, uri=True)) as db:
-            db.execute("BEGIN")
-            _refuse_live(db, path)
-            rows = take_over(db, target, on_table or (lambda _table, _rows: None))
-        store.apply(by.log("transfer", str(path)))
+    with FileLock(str(path)).held(), closing(sqlite3.connect(address, uri=True)) as db:
+        db.execute("BEGIN")
+        _refuse_live(db, path)
+        log = by.log("transfer", str(path))
+        rows = take_over(db, target, log, on_table or (lambda _table, _rows: None))
     return TransferReport(source=str(path), target=name_of(target), rows=rows)
 
 
