@@ -35,7 +35,11 @@ typer.main.get_command = cache(typer.main.get_command)
 
 
 ABOVE_THE_SEAM = tuple(
-    Path(__file__).parent / room for room in ("unit/ops", "unit/client", "unit/engine/replay", "e2e")
+    Path(__file__).parent / room
+    for room in (
+        *("unit/ops", "unit/client", "unit/engine/replay", "unit/engine/delivery", "unit/engine/limits"),
+        *("unit/engine/test_retention.py", "e2e"),
+    )
 )
 """Tests that run over both stores."""
 IN_FULL = os.environ.get("REDRIVE_TEST_STORES") == "all"

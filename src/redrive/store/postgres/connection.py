@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -26,6 +27,7 @@ from redrive.errors import (
     StoreUnavailableError,
 )
 from redrive.store.postgres.arrays import adapt
+from redrive.store.postgres.watchdog import WatchedConnection
 
 DEFAULT_SCHEMA: Final = "redrive"
 OLDEST_SERVER: Final = 14
@@ -48,6 +50,7 @@ ADMISSION: Final = re.compile(
     r"|permission denied for database|certificate|SSL",
     re.IGNORECASE,
 )
+_AT_WORK: Final = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Client'"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 Link = psycopg.Connection[TupleRow]
@@ -135,23 +138,39 @@ class Server:
 
     def connect(self) -> Link:
         """Return another connection, ready for use."""
+        link = self._open()
+        try:
+            self._prepare(link)
+        except BaseException:
+            link.close()
+            raise
+        link.is_lost = partial(self._is_lost, link.info.backend_pid)
+        return link
+
+    def _open(self) -> WatchedConnection:
         known = conninfo_to_dict(self.address.conninfo)
         given: dict[str, Any] = {name: value for name, value in DEFAULTS.items() if name not in known}
         if "," in str(known.get("host", "")) and "target_session_attrs" not in known:
             given["target_session_attrs"] = "read-write"
-        link: Link = psycopg.connect(
+        link = WatchedConnection.connect(
             self.address.conninfo,
             autocommit=True,
             cursor_factory=psycopg.RawCursor,
             client_encoding="utf8",
             **given,
         )
-        try:
-            self._prepare(link)
-        except BaseException:
-            link.close()
-            raise
+        link.patience = int(known.get("tcp_user_timeout") or DEFAULTS["tcp_user_timeout"]) / 1_000
         return link
+
+    def _is_lost(self, process: int) -> bool:
+        """Return whether the server works on no statement of a connection that is silent; asked on another one."""
+        try:
+            with self._open() as beside:
+                row = beside.execute(_AT_WORK, (process,)).fetchone()
+        except psycopg.Error:
+            return True
+        # A pooler does not tell which process it is, and has a limit of its own.
+        return not self.is_pooled and row is None
 
     def _prepare(self, link: Link) -> None:
         major = link.info.server_version // 10_000

@@ -740,7 +740,7 @@ BEGIN
     -- A change of a letter has no time of its own: it is made after a line of the operator log, or by releasing or ending its job.
     IF EXISTS (SELECT 1 FROM listeners WHERE topic = 'letters') THEN
         INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
-        SELECT lane_id, job_id, dispatch, id, event, state, recipient, at, at FROM (
+        SELECT lane_id, job_id, dispatch, changes.id, event, state, recipient, at, at FROM (
             SELECT changed.lane_id, changed.job_id, changed.id, changed.state,
                 coalesce((SELECT max(dispatch) FROM attempts WHERE attempts.job_id = changed.job_id AND attempts.round = changed.round), 0)
                     AS dispatch,
@@ -757,7 +757,7 @@ BEGIN
                 OR changed.assignee IS DISTINCT FROM unchanged.assignee OR changed.diagnosis IS DISTINCT FROM unchanged.diagnosis
                 OR changed.evidence IS DISTINCT FROM unchanged.evidence) changes
             JOIN lanes ON lanes.id = lane_id JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline
-        ORDER BY id;
+        ORDER BY changes.id;
     END IF;
     RETURN NULL;
 END $$;

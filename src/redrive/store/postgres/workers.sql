@@ -294,9 +294,10 @@ INSERT INTO limits (name, key, state, at) VALUES ($1, $2, $3, $4) ON CONFLICT DO
 UPDATE limits SET state = $3, at = $4 WHERE name = $1 AND key = $2 AND state = $5;
 
 -- name: drop_old_limits
--- Keys that nobody has used for long; not those of which somebody has slots, or that an operator has set.
+-- Keys that nobody has used for long; not those of which a worker has slots that is still there, or that an operator has set.
 DELETE FROM limits WHERE key <> '' AND at < $1 AND coalesce((text_of(state)::jsonb ->> 'paused_until')::double precision, 0) < $1
-    AND text_of(state)::jsonb -> 'shares' = '{}' AND NOT coalesce((text_of(state)::jsonb ->> 'is_paused')::boolean, false)
+    AND NOT EXISTS (SELECT 1 FROM jsonb_each(text_of(state)::jsonb -> 'shares') AS share JOIN workers ON workers.id = share.key)
+    AND NOT coalesce((text_of(state)::jsonb ->> 'is_paused')::boolean, false)
     AND coalesce(text_of(state)::jsonb ->> 'rate', text_of(state)::jsonb ->> 'burst', text_of(state)::jsonb ->> 'concurrency') IS NULL;
 
 -- name: worker_ids

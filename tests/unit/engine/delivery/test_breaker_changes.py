@@ -19,6 +19,7 @@ from redrive.ops.breakers import breaker_changes, move
 from redrive.sinks import BreakerChange, SunkLetter
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import change_rows, read_rows
 from tests.inline import at_once
 from tests.unit.build import STEADY, bounded, rows, turns, until, work
 
@@ -192,9 +193,12 @@ def test_pipelines_that_share_a_breaker_all_hear_of_it(
     assert rows(store, "id", "outbox") == []
 
 
-def test_only_the_last_changes_are_kept(store: SqliteStore, rd: Redrive) -> None:
+def test_only_the_last_changes_are_kept(store: SqliteStore, rd: Redrive, dialect: str) -> None:
     move(store, "api", "open", Actor("mia"), is_new=True)
-    store._db.execute("UPDATE sqlite_sequence SET seq = 20000 WHERE name = 'breaker_changes'")
+    if dialect == "sqlite":
+        change_rows(store, "UPDATE sqlite_sequence SET seq = 20000 WHERE name = 'breaker_changes'")
+    else:
+        read_rows(store, "SELECT setval('breaker_changes_id_seq', 20000)")
     move(store, "api", "close", Actor("mia"))
 
     assert [each.id for each in breaker_changes(store)] == [20_001]

@@ -33,6 +33,7 @@ from redrive.engine.pipeline.lanes import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import change_rows
 from tests.inline import at_once
 from tests.unit.build import (
     STEADY,
@@ -150,8 +151,8 @@ def test_what_is_left_of_a_letter_that_was_pruned_or_cannot_be_read_is_told(
     pipeline = failing(on_dead=heard.append)
     rd.submit(pipeline, 1)
     work(store, pipeline)
-    store._db.execute("DELETE FROM dead_letters")
-    store._db.execute("UPDATE attempts SET notes = 'no JSON'")
+    change_rows(store, "DELETE FROM dead_letters")
+    change_rows(store, "UPDATE attempts SET notes = 'no JSON'")
     deliver(store, clock, pipeline)
 
     (event,) = heard
@@ -228,7 +229,7 @@ def test_an_event_of_an_old_decision_has_the_time_of_its_job(
     pipeline = failing(on_retry=heard.append)
     rd.submit(pipeline, 1)
     work(store, pipeline)
-    store._db.execute("UPDATE attempts SET decision = NULL")
+    change_rows(store, "UPDATE attempts SET decision = NULL")
     deliver(store, clock, pipeline)
 
     assert all(event.due_at >= event.at for event in heard)
@@ -297,7 +298,7 @@ def test_a_notice_that_somebody_else_took_first_is_left_to_them(
 
     def stale(name: str, *parameters: object) -> object:
         found = query(name, *parameters)
-        store._db.execute("UPDATE outbox SET tries = tries + 1")
+        change_rows(store, "UPDATE outbox SET tries = tries + 1")
         return found
 
     monkeypatch.setattr(store, "query", stale)
@@ -425,7 +426,7 @@ def test_a_notice_of_a_job_that_is_due_beyond_the_calendar_is_told(
     pipeline = failing(on_retry=heard.append)
     rd.submit(pipeline, 1)
     work(store, pipeline)
-    store._db.execute("UPDATE jobs SET run_at = run_at + 1e12")
+    change_rows(store, "UPDATE jobs SET run_at = run_at + 1e12")
 
     deliver(store, clock, pipeline)
     assert [event.attempt for event in heard] == [1, 2]

@@ -8,6 +8,7 @@ import pytest
 from redrive import Pipeline, Redrive, stage
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import change_rows
 
 from .test_sinks import ORDER, Basket, bury, deliver, failing
 
@@ -40,23 +41,23 @@ def test_only_a_sink_that_asks_for_it_gets_what_the_failed_stage_was_given(
 @pytest.mark.parametrize(
     "change",
     [
-        "erased_at = 1",
-        "round = 2",
-        "lane_id = lane_id + 1",
-        "payload = X'00'",
-        f"payload = X'{VERY_DEEP.hex()}'",
-        f"payload = X'{LATIN.hex()}'",
+        ("erased_at", 1.0),
+        ("round", 2),
+        ("lane_id", 2),
+        ("payload", b"\0"),
+        ("payload", VERY_DEEP),
+        ("payload", LATIN),
     ],
     ids=["erased", "runs again", "went on", "unreadable", "very deep", "latin-1"],
 )
 def test_an_input_that_is_gone_or_not_that_of_the_failure_any_more_is_none(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock, change: str
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, change: tuple[str, object]
 ) -> None:
     basket = Basket()
     basket.input = "include"
     pipeline = failing(sinks=[basket])
     bury(store, rd, pipeline)
-    store._db.execute(f"UPDATE jobs SET {change}")
+    change_rows(store, f"UPDATE jobs SET {change[0]} = ?", change[1:])
     deliver(store, clock, pipeline)
 
     assert [letter.input for letter in basket.letters] == [None]

@@ -22,6 +22,7 @@ from redrive.ops.checkup.doctor import examine
 from redrive.sinks import Files, SunkLetter
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.embedded import change_rows
 from tests.inline import at_once
 from tests.unit.build import STEADY, bounded, jobs, rows, until, work, worker_on
 
@@ -130,7 +131,7 @@ def test_only_a_sink_that_asks_for_the_payload_gets_it_and_an_erased_one_is_none
     bury(store, rd, pipeline)
     deliver(store, clock, pipeline)
     bury(store, rd, pipeline)
-    store._db.execute("UPDATE jobs SET erased_at = 1, payload = X'7b7d' WHERE id = 2")
+    change_rows(store, "UPDATE jobs SET erased_at = 1, payload = ? WHERE id = 2", (b"{}",))
     deliver(store, clock, pipeline)
 
     assert [letter.payload for letter in asks.letters] == [ORDER, None]
@@ -156,13 +157,15 @@ def test_what_was_pruned_or_cannot_be_read_is_left_out(
     basket = Basket(payload="include")
     pipeline = failing(sinks=[basket])
     bury(store, rd, pipeline, 3)
-    store._db.execute("DELETE FROM dead_letters WHERE job_id = 1")
-    store._db.execute(
-        "UPDATE letter_facts SET context = X'00', message = '' WHERE letter_id = (SELECT id FROM letters WHERE job_id = 2)"
+    change_rows(store, "DELETE FROM dead_letters WHERE job_id = 1")
+    change_rows(
+        store,
+        "UPDATE letter_facts SET context = ?, message = '' WHERE letter_id = (SELECT id FROM letters WHERE job_id = 2)",
+        (b"\0",),
     )
-    store._db.execute("UPDATE jobs SET payload = X'00' WHERE id = 2")
-    store._db.execute("DELETE FROM attempts WHERE job_id = 3")
-    store._db.execute("DELETE FROM dead_letters WHERE job_id = 3")
+    change_rows(store, "UPDATE jobs SET payload = ? WHERE id = 2", (b"\0",))
+    change_rows(store, "DELETE FROM attempts WHERE job_id = 3")
+    change_rows(store, "DELETE FROM dead_letters WHERE job_id = 3")
     deliver(store, clock, pipeline)
 
     first, second = sorted(basket.letters, key=lambda letter: letter.job_id)
@@ -178,9 +181,10 @@ def test_a_letter_of_a_later_round_is_told_as_that_one(
     basket = Basket()
     pipeline = failing(sinks=[basket])
     bury(store, rd, pipeline)
-    store._db.execute("UPDATE dead_letters SET state = 'replaying'")
-    store._db.execute(
-        "UPDATE jobs SET status = 'queued', round = 2, attempt = 1, finished_at = NULL, error_code = NULL, error_message = NULL"
+    change_rows(store, "UPDATE dead_letters SET state = 'replaying'")
+    change_rows(
+        store,
+        "UPDATE jobs SET status = 'queued', round = 2, attempt = 1, finished_at = NULL, error_code = NULL, error_message = NULL",
     )
     work(store, pipeline)
     flush(store, clock, pipeline)

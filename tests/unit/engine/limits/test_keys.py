@@ -39,6 +39,7 @@ async def echo(value: int) -> int:
     return value
 
 
+@pytest.mark.sqlite
 def test_a_small_tenant_waits_for_a_few_dispatches_and_not_for_a_large_one(
     store: SqliteStore, rd: Redrive
 ) -> None:
@@ -243,6 +244,7 @@ def test_more_keys_than_one_claim_considers_are_all_served(store: SqliteStore, r
     assert rd.jobs.counts() == {"complete": 300}
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("statement", "parameters"),
     [
