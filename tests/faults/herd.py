@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import Self
 
 from redrive import Pipeline, connect
+from redrive.store.postgres.connection import Server, address_of
+from tests.embedded import Numbered, Tables
 from tests.faults.flows import steps
 from tests.faults.ledger import breaches
 
@@ -43,6 +45,10 @@ class Scene:
     @property
     def database(self) -> Path:
         return self.here / "jobs.db"
+
+    def exists(self) -> bool:
+        """Return whether its database has been created."""
+        return self.database.exists()
 
     @property
     def ledger(self) -> Path:
@@ -87,6 +93,37 @@ class Scene:
         """What the store and the ledger disagree about."""
         with self.reading() as db:
             return breaches(db, self.effects(), self.submitted)
+
+
+@dataclass
+class ServerScene(Scene):
+    """A scene whose database is on a PostgreSQL server."""
+
+    server: str = ""
+    """How the judge reaches it."""
+    through: str = ""
+    """How workers reach it, if that is another way."""
+    options: str = ""
+    """More of their address."""
+    schema: str = field(default_factory=lambda: f"scene_{time.monotonic_ns()}")
+
+    @property
+    def database(self) -> str:  # type: ignore[override]
+        return f"{self.through or self.server}?schema={self.schema}{self.options}"
+
+    def exists(self) -> bool:
+        return True
+
+    def submit(self, orders: Iterable[object], pipeline: Pipeline = steps) -> list[int]:
+        with connect(f"{self.server}?schema={self.schema}") as rd:
+            ids = rd.submit_many(pipeline, orders)
+        self.submitted.update(ids)
+        return ids
+
+    @contextmanager
+    def reading(self) -> Generator[Tables]:  # type: ignore[override]
+        with Server(address_of(f"{self.server}?schema={self.schema}")).connect() as link:
+            yield Numbered(link)
 
 
 class Herd:
@@ -142,9 +179,7 @@ class Herd:
         return [str(row[0]) for row in self._scene.read("SELECT id FROM workers ORDER BY started_at")]
 
     def has_started(self, workers: int) -> bool:
-        return (
-            self._scene.database.exists() and len(self.workers()) >= workers and len(self.known()) >= workers
-        )
+        return self._scene.exists() and len(self.workers()) >= workers and len(self.known()) >= workers
 
     def wait(self, seconds: float = PATIENCE) -> int:
         """Wait until all workers have ended by themselves."""

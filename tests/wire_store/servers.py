@@ -14,6 +14,8 @@ import time
 import warnings
 from pathlib import Path
 
+from tests.postgres_server import end_with_parent
+
 STARTS_MAX = 5
 READY_MAX = 20.0
 """Seconds a server may take to get ready."""
@@ -69,6 +71,7 @@ class Postgres:
         with (self._server.pgdata / "postgresql.conf").open("a") as conf:
             conf.write(_POSTGRES_CONF)
         (self._server.pgdata / "pg_hba.conf").write_text(_POSTGRES_HBA)
+        end_with_parent(self._server.pgdata, Path(self._folder.name))
         self.port = self._start()
 
     def _start(self) -> int:

@@ -17,7 +17,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.rows import TupleRow
 
 from redrive.errors import (
     ConfigurationError,
@@ -28,6 +27,7 @@ from redrive.errors import (
 )
 from redrive.store.postgres.arrays import adapt
 from redrive.store.postgres.watchdog import WatchedConnection
+from redrive.store.records import Row
 
 DEFAULT_SCHEMA: Final = "redrive"
 OLDEST_SERVER: Final = 14
@@ -50,10 +50,14 @@ ADMISSION: Final = re.compile(
     r"|permission denied for database|certificate|SSL",
     re.IGNORECASE,
 )
+_SESSION: Final = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_END: Final = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2"
+)
 _AT_WORK: Final = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Client'"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
-Link = psycopg.Connection[TupleRow]
+Link = WatchedConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,8 @@ class Server:
         self.is_pooled = False
         """Whether a pooler stands in between, so that a session is a transaction."""
         self._link: Link | None = None
+        self._session: Row = ()
+        """The process of the last connection, and when it began: what the server itself calls it by."""
 
     @property
     def settings(self) -> bytes:
@@ -134,6 +140,10 @@ class Server:
         """Return the connection; a new one when the last was lost."""
         if self._link is None or self._link.closed:
             self._link = self.connect()
+            if self._session and not self.is_pooled:
+                # The server may not have noticed yet, and its locks would stand in the way.
+                self._link.execute(_END, self._session)
+            self._session = self._link.session
         return self._link
 
     def connect(self) -> Link:
@@ -144,7 +154,7 @@ class Server:
         except BaseException:
             link.close()
             raise
-        link.is_lost = partial(self._is_lost, link.info.backend_pid)
+        link.is_lost = partial(self._is_lost, link.session[:1])
         return link
 
     def _open(self) -> WatchedConnection:
@@ -162,17 +172,17 @@ class Server:
         link.patience = int(known.get("tcp_user_timeout") or DEFAULTS["tcp_user_timeout"]) / 1_000
         return link
 
-    def _is_lost(self, process: int) -> bool:
+    def _is_lost(self, process: Row) -> bool:
         """Return whether the server works on no statement of a connection that is silent; asked on another one."""
         try:
             with self._open() as beside:
-                row = beside.execute(_AT_WORK, (process,)).fetchone()
+                row = beside.execute(_AT_WORK, process).fetchone()
         except psycopg.Error:
             return True
         # A pooler does not tell which process it is, and has a limit of its own.
         return not self.is_pooled and row is None
 
-    def _prepare(self, link: Link) -> None:
+    def _prepare(self, link: WatchedConnection) -> None:
         major = link.info.server_version // 10_000
         if major < OLDEST_SERVER:
             raise StoreRefusedError(
@@ -182,8 +192,8 @@ class Server:
             )
         adapt(link)
         # A pooler gives a process id of its own.
-        row = link.execute("SELECT pg_backend_pid()").fetchone()
-        self.is_pooled = row is None or row[0] != link.info.backend_pid
+        link.session = link.execute(_SESSION).fetchone() or ()
+        self.is_pooled = link.session[:1] != (link.info.backend_pid,)
         if self.is_pooled:
             link.prepare_threshold = None
         else:

@@ -15,6 +15,8 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg.rows import TupleRow
 
+from redrive.store.records import Row
+
 T = TypeVar("T")
 TICK_SECONDS: Final = 0.1
 """How long the driver waits before it looks around; no clock is needed to count these."""
@@ -29,6 +31,8 @@ class WatchedConnection(psycopg.Connection[TupleRow]):
 
     patience: float = 30.0
     is_lost: Callable[[], bool] = staticmethod(_is_lost)
+    session: Row = ()
+    """The process that serves it, and when that began."""
 
     def wait(self, gen: PQGen[T], interval: float = TICK_SECONDS, timeout: float | None = None) -> T:
         """Wait for the driver's work to be done, but not for a connection that is lost."""
