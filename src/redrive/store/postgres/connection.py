@@ -179,7 +179,7 @@ class Server:
                 row = beside.execute(_AT_WORK, process).fetchone()
         except psycopg.Error:
             return True
-        # A pooler does not tell which process it is, and has a limit of its own.
+        # Behind a pooler the process is not known; the pooler has a limit of its own.
         return not self.is_pooled and row is None
 
     def _prepare(self, link: WatchedConnection) -> None:

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to a server that fall silent, and what they leave behind."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from redrive.store.postgres.connection import Server, address_of
+from tests.databases import Schemas
+
+
+@pytest.fixture
+def url(schemas: Schemas) -> str:
+    return schemas.address("silent")
+
+
+def test_a_silent_connection_is_lost_unless_the_server_works_on_its_statement(url: str) -> None:
+    server = Server(address_of(f"{url}&tcp_user_timeout=200"))
+    with server.connect() as link, server.connect() as idle:
+        assert link.execute("SELECT 1 FROM pg_sleep(0.5)").fetchall() == [(1,)]
+        assert link.is_lost()
+        assert idle.is_lost()
+        link.is_lost = lambda: True
+        with pytest.raises(psycopg.OperationalError, match=r"no answer for 0\.2 s"):
+            link.execute("SELECT 1 FROM pg_sleep(1)")
+
+
+def test_a_silent_connection_is_lost_if_the_server_takes_no_other(url: str) -> None:
+    server = Server(address_of(url))
+    with server.connect() as link:
+        server.address = address_of("postgresql://127.0.0.1:1/nothing")
+        assert link.is_lost()
+
+
+def test_what_a_lost_connection_was_doing_is_ended_when_another_takes_its_place(url: str) -> None:
+    server = Server(address_of(url))
+    lost = server.link()
+    lost.execute("BEGIN")
+    server._link = None
+
+    server.link().execute("SELECT 1")
+
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        lost.execute("SELECT 1")
+    lost.close()
+    server.drop()
