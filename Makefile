@@ -120,8 +120,17 @@ app-fetchbox: setup-dev ## FetchBox on its embedded defaults: broker, API and wo
 bench-fetchbox: setup-dev ## Measure FetchBox beside a bare script that transfers the same files
 	@$(PY) -m apps.fetchbox.tests.transfer_speed
 
+# Peers on PostgreSQL bring other versions of what redrive needs, and so have an environment of their own.
+.PHONY: setup-bench
+setup-bench: build/bench-peers/.ready ## Install the peers of the benchmark on PostgreSQL; needs a package index
+build/bench-peers/.ready: bench/peers/postgres/requirements.txt | $(VENV)/.created
+	@mkdir -p build
+	@"$(PYTHON)" -m venv build/bench-peers
+	@build/bench-peers/bin/python -m pip --disable-pip-version-check --quiet --quiet install -r bench/peers/postgres/requirements.txt
+	@touch $@
+
 .PHONY: bench
-bench: setup-dev ## Measure redrive beside its peers
+bench: setup-dev setup-bench ## Measure redrive beside its peers
 	@$(PY) -m bench
 
 # --- Tests ----------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ CASES = (
     "batches",
     "limits",
     "telemetry",
+    "postgres",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -35,6 +35,13 @@ GOALS: tuple[Goal, ...] = (
     Goal("a file that holds many jobs", "1,000,000 jobs", ("10,000 jobs",), 1 / 1.3),
     Goal("a limit that never bites, processor time", "a rate", ("without",), 1 / 1.1),
     Goal("a limit that never bites, processor time", "a rate and calls at once", ("without",), 1 / 1.1),
+    Goal("one stage, 1 worker", "redrive", ("pgqueuer",), 2),
+    Goal("one stage, 1 worker", "redrive", ("bare",), 0.5),
+    Goal("one stage, 2 workers", "redrive", ("pgqueuer",), 1.2),
+    Goal("three stages", "redrive", ("absurd",), 40),
+    Goal("three stages", "redrive", ("DBOS",), 100),
+    Goal("fails once", "redrive", ("pgqueuer",), 10),
+    Goal("submit, 1,000 per commit", "redrive, submit_many", ("bare",), 0.5),
     Goal("memory of a run", "over 1,000,000 items", ("over 200,000 items",), 1 / 1.1),
 )
 
