@@ -18,7 +18,7 @@ from pathlib import Path
 from bench import ours_postgres as ours
 from bench.apart import Contender, measured, race
 from bench.measure import Figure, figures_of
-from bench.server import Databases, served
+from bench.peers.postgres.server import Databases, served
 
 ROUNDS = 3
 PEERS_PYTHON = Path("build/bench-peers/bin/python")
