@@ -19,16 +19,13 @@ from typing import Final
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.store.protocol import Store
+from redrive.store.sqlite.identity import NEW_INSTALLATION
 
 PAGES: Final = 1_024
 """Pages per step; between two steps the copy can be interrupted."""
 
 _NEW_IDS: Final = {
-    "installations": """
-        INSERT INTO installations (id, first_job, first_letter, secret)
-        SELECT lower(hex(randomblob(8))), coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'jobs'), 0) + 1,
-            coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letters'), 0) + 1, secret
-        FROM installations ORDER BY number DESC LIMIT 1""",
+    "installations": NEW_INSTALLATION,
     "installation": "UPDATE installation SET id = lower(hex(randomblob(8)))",
 }
 """What gives a copy an id of its own, by the table that its version of the schema has."""

@@ -363,7 +363,8 @@ CREATE TABLE installations (
     id text COLLATE "C" NOT NULL,
     first_job bigint NOT NULL,   -- what was there before is the one's before it
     first_letter bigint NOT NULL,
-    secret bytea NOT NULL   -- the key of hashes of values; never exported
+    secret bytea NOT NULL,   -- the key of hashes of values; never exported
+    file bigint   -- the number of its file, before it was moved here
 );
 
 -- Which lanes have which breaker, and who receives changes in a pipeline: known from its code, recorded when a worker starts, for

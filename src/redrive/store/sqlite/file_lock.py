@@ -27,6 +27,9 @@ WARN_SECONDS: Final = 3.0
 """How long to wait for the lock before the holder is logged."""
 WAIT_SECONDS: Final = 15.0
 """How long to wait for it at most: a worker that is stopped must end while a supervisor still waits for it."""
+WAKE: Final = b"\n"
+"""Written to wake idle workers."""
+NUMBER_BYTES: Final = 8
 LOCKS: Final = Path("/proc/locks")
 
 
@@ -40,6 +43,7 @@ class FileLock:
         self._wait: _Wait | None = None
         """The wait that is under way, also one that its caller gave up."""
         self._waits: SimpleQueue[_Wait | None] | None = None
+        self._mark = WAKE
 
     @contextmanager
     def held(self) -> Generator[None]:
@@ -52,7 +56,16 @@ class FileLock:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             # Wakes idle workers (`change_signal`); only now, because they want the lock next. A full disk must not hurt a commit.
             with suppress(OSError):
-                os.pwrite(descriptor, b"\n", 0)
+                os.pwrite(descriptor, self._mark, 0)
+            self._mark = WAKE
+
+    def note(self, job: int) -> None:
+        """Note the last job id that was given out, when the lock is released: a file that has given out fewer was put back."""
+        self._mark = WAKE + job.to_bytes(NUMBER_BYTES, "big")
+
+    def noted(self) -> int:
+        """Return the last job id that anybody noted; 0 if nobody has."""
+        return int.from_bytes(os.pread(self._opened(), NUMBER_BYTES, len(WAKE)), "big")
 
     def signal(self) -> ChangeSignal | None:
         """Return a signal for what anybody writes under this lock."""

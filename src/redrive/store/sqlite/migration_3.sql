@@ -131,7 +131,8 @@ CREATE TABLE installations (
     id TEXT NOT NULL,
     first_job INTEGER NOT NULL,
     first_letter INTEGER NOT NULL,
-    secret BLOB NOT NULL
+    secret BLOB NOT NULL,
+    file INTEGER
 ) STRICT;
 INSERT INTO installations (id, first_job, first_letter, secret) SELECT id, 0, 0, randomblob(32) FROM installation;
 DROP TABLE installation;

@@ -427,7 +427,8 @@ CREATE TABLE installations (
     id TEXT NOT NULL,
     first_job INTEGER NOT NULL,      -- what was there before is the one's before it
     first_letter INTEGER NOT NULL,
-    secret BLOB NOT NULL             -- the key of hashes of values; never exported
+    secret BLOB NOT NULL,            -- the key of hashes of values; never exported
+    file INTEGER                     -- the number of its file; another one is a copy
 ) STRICT;
 
 INSERT INTO installations (id, first_job, first_letter, secret) VALUES (lower(hex(randomblob(8))), 0, 0, randomblob(32));

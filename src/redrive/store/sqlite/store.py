@@ -50,6 +50,7 @@ from redrive.store.records import (
 from redrive.store.sqlite.callers import FileTransactions
 from redrive.store.sqlite.claim import claim, claimed
 from redrive.store.sqlite.file_lock import FileLock
+from redrive.store.sqlite.identity import identify
 from redrive.store.sqlite.migrations import Older, migrate, needs_migration, newest
 from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
@@ -89,6 +90,7 @@ class SqliteStore:
         self._is_closed = False
         self._files: tuple[int | None, ...] | None = None
         """Which files a worker has begun on."""
+        self._is_identified = self._file_lock is None
         with self._mapped():
             if self._file_lock is not None:
                 find_or_create(self._path)
@@ -119,12 +121,14 @@ class SqliteStore:
         version = self._version(self._db)
         self._is_wal = self._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         if not needs_migration(version, self._path, older):
+            # One that is older knows no installations.
+            self._is_identified |= version < SCHEMA_VERSION
             return
         # Under the lock: SQLite does not wait for its own when two make the same file at once.
         with self._locked():
             refuse_foreign(self._db, self._path)
             self._use_wal()
-        with self._writing() as db:
+        with self._writing(is_known=False) as db:
             migrate(db, self._version(db))
 
     def _use_wal(self) -> None:
@@ -136,15 +140,22 @@ class SqliteStore:
         """See `Store.lanes`."""
         with self._reading() as db:
             known = Submission(db, self._pipelines).known_lanes(pipeline, stages)
-        if known is not None:
+        if known is not None and self._is_identified:
             return known
+        # Whoever serves lanes asks next which installation this is.
         with self._writing() as db:
             return Submission(db, self._pipelines).lanes(pipeline, stages)
 
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
         """See `Store.submit`."""
         with self._writing() as db:
-            return Submission(db, self._pipelines).submit(jobs, now)
+            made = Submission(db, self._pipelines).submit(jobs, now)
+            self._note([job.id for job in made])
+        return made
+
+    def _note(self, made: Sequence[JobId]) -> None:
+        if self._file_lock is not None and made:
+            self._file_lock.note(max(made))
 
     def start_worker(self, worker: str, now: float, lease: float, about: WorkerFacts = _NO_FACTS) -> None:
         """See `Store.start_worker`."""
@@ -226,6 +237,7 @@ class SqliteStore:
                 *in_place.taken.values(),
                 *claim(db, worker, in_place.rest(), paused, now=now, token=token),
             )
+            self._note([made for _, _, made in children])
         # Only now, because a transaction that is rolled back has stored none of them.
         for parent, child, made in children:
             if parent not in broken:
@@ -366,18 +378,27 @@ class SqliteStore:
         return version
 
     @contextmanager
-    def _writing(self) -> Generator[sqlite3.Connection]:
+    def _writing(self, *, is_known: bool = True) -> Generator[sqlite3.Connection]:
         with self._mutex, self._mapped(), self._locked():
             if not self._is_wal:
                 self._use_wal()
             self._db.execute("BEGIN IMMEDIATE")
             try:
+                is_first = is_known and not self._is_identified
+                if is_first:
+                    self._identify()
                 yield self._db
                 self._db.execute("COMMIT")
+                self._is_identified |= is_first
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _identify(self) -> None:
+        """Find out, in the first transaction, which installation this is."""
+        if self._file_lock is not None:
+            self._file_lock.note(identify(self._db, self._path, self._file_lock.noted()))
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection]:
