@@ -16,7 +16,7 @@ from typing import Final
 
 import psycopg
 
-from redrive.store.statements import text_of
+from redrive.store.statements.text import text_of
 from tests.postgres_server import end_with_parent
 
 Address = Callable[[str], str]

@@ -13,7 +13,7 @@ import pytest
 from redrive.errors import SchemaMismatchError, StoreRefusedError, StoreUnavailableError
 from redrive.store.records import ClaimRequest
 from redrive.store.sqlite.store import SCHEMA_VERSION, SqliteStore
-from redrive.store.statements import statements_of
+from redrive.store.statements.text import statements_of
 from redrive.testing.conformance.build import NOW, exchange, lanes_of, new, settlement, statuses
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from redrive import connect
 from redrive.store.sqlite import migrations
-from redrive.store.statements import text_of
+from redrive.store.statements.text import text_of
 from redrive.testing import virtual_time
 from tests.e2e.shell import Shell, until
 

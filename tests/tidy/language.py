@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import StringIO
 
-from tests.tidy.tree import ROOT, Source, classes, functions, is_public, sources
+from tests.tidy.tree import ROOT, Source, classes, functions, is_declared, is_public, sources
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -193,6 +193,7 @@ def unexplained_nouns(source: Source, glossary: Glossary, plain: Iterable[str]) 
         )
         for node in classes(source)
         if is_public(node.name)
+        and not is_declared(source, node)
         and not _is_known(node.name, known)
         and (noun := _spaced(node.name).split()[-1])
     ]

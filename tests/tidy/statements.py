@@ -21,12 +21,14 @@ def named(text: str) -> dict[str, str]:
 
 
 def uncalled(files: Iterable[tuple[str, str]], callers: Iterable[Source]) -> list[str]:
-    """Every statement is named, or built from its parts, somewhere in the code that runs it."""
+    """Every statement is named, called, or built from its parts, somewhere in the code that runs it."""
     written: set[str] = set()
     built: set[str] = set()
     for node in (node for source in callers for node in source.nodes):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             written.add(node.value)
+        elif isinstance(node, ast.Attribute):
+            written.add(node.attr)
         elif isinstance(node, ast.JoinedStr):
             parts = [part.value if isinstance(part, ast.Constant) else None for part in node.values]
             if sum(len(part) for part in parts if isinstance(part, str)) >= _BUILT_MIN:

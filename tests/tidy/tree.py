@@ -83,6 +83,14 @@ def methods(node: ast.ClassDef) -> Iterator[FunctionNode]:
     return (child for child in node.body if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
+def is_declared(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """Return whether this declares a statement of a store, or its rows: those are explained beside the text of the statement."""
+    if not source.module.startswith("redrive.store.statements."):
+        return False
+    names = node.bases if isinstance(node, ast.ClassDef) else node.decorator_list
+    return [dotted(name) for name in names] in (["NamedTuple"], ["statement"])
+
+
 def is_public(name: str) -> bool:
     return not name.startswith("_")
 

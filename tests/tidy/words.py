@@ -7,7 +7,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.tidy.tree import FunctionNode, Source, classes, dotted, functions, is_public, methods
+from tests.tidy.tree import FunctionNode, Source, classes, dotted, functions, is_declared, is_public, methods
 
 SPDX = "# SPDX-License-Identifier: Apache-2.0"
 MODULE_DOC_MAX = 8
@@ -84,7 +84,10 @@ def name_docstrings(source: Source) -> list[str]:
     return [
         source.at(node, f"{node.name} has no docstring")
         for node in (*top, *inner)
-        if is_public(node.name) and ast.get_docstring(node) is None and not _is_repeated(node)
+        if is_public(node.name)
+        and ast.get_docstring(node) is None
+        and not _is_repeated(node)
+        and not is_declared(source, node)
     ]
 
 

@@ -12,11 +12,12 @@ from redrive.engine.replay.release import by_name
 from redrive.ops.audit import Actor
 from redrive.ops.letters import bulk_edit, edit
 from redrive.ops.letters.bulk_edit import BulkEdit
-from redrive.ops.letters.edit import Change, EditResult, Part
+from redrive.ops.letters.edit import Change, EditResult
 from redrive.ops.letters.edit_history import EditHistory, edit_history
 from redrive.ops.letters.freeze import FrozenSet
 from redrive.ops.replay.validation import Validation, validate
 from redrive.store.protocol import Store
+from redrive.store.records import Part
 
 
 class LetterValues:

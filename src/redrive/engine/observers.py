@@ -26,8 +26,8 @@ from redrive.store.records import (
     PhaseChange,
     Settlement,
     WorkerFacts,
-    json_list,
 )
+from redrive.store.statements import jobs as job_sql
 
 logger = logging.getLogger("redrive.worker")
 
@@ -203,12 +203,9 @@ class Observers:
 
     def with_traces(self, store: Store, answer: Exchange) -> Exchange:
         """Return an exchange whose claimed jobs have the traces that were stored with them. Called on the store's thread."""
-        rows = cast(
-            "list[tuple[JobId, str]]", store.query("traces", json_list([job.id for job in answer.claimed]))
-        )
-        if not rows:
+        traces = dict(store.query(job_sql.traces(ids=[job.id for job in answer.claimed])))
+        if not traces:
             return answer
-        traces = dict(rows)
         return msgspec.structs.replace(
             answer, claimed=tuple(_with_trace(job, traces.get(job.id)) for job in answer.claimed)
         )

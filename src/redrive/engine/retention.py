@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Final, NamedTuple, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -25,9 +25,12 @@ from redrive.engine.worker.threads import AskStore
 from redrive.errors import ConfigurationError, StoreError
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
-from redrive.store.records import Row, Step, json_list
+from redrive.store.records import Step
+from redrive.store.statements import operations as operation_sql
+from redrive.store.statements import upkeep as upkeep_sql
 
 logger = logging.getLogger("redrive.retention")
+T = TypeVar("T")
 
 STEP: Final = 1_000
 """Jobs per transaction."""
@@ -36,7 +39,12 @@ WINDOW: Final = 5_000
 LOOK_SECONDS: Final = 5.0
 DRIVE_SECONDS: Final = 30.0
 """How long a worker that no longer renews its lease keeps a schedule to itself."""
-_PARTS: Final = ("prune_values", "prune_edits", "prune_letters", "prune_attempts")
+_PARTS: Final = (
+    upkeep_sql.prune_values,
+    upkeep_sql.prune_edits,
+    upkeep_sql.prune_letters,
+    upkeep_sql.prune_attempts,
+)
 RUNS: Final = "runs"
 
 
@@ -81,54 +89,45 @@ def prune_steps(
 
     Each step checks again what it deletes. `log` is applied with the first step that deletes jobs.
     """
-    parts = (*_PARTS, "prune_notices") if with_undelivered else _PARTS
+    parts = (*_PARTS, upkeep_sql.prune_notices) if with_undelivered else _PARTS
     for window in job_windows(store, cutoffs):
         for state, jobs in window.items():
             # A job without a message gets none before it has run and ended again, and is then too young.
             ids = [job for job, is_undelivered in jobs if with_undelivered or not is_undelivered]
             for start in range(0, len(ids), STEP):
-                which = (json_list(ids[start : start + STEP]), state, cutoffs[state])
-                steps = (*(Step(part, which) for part in parts), Step("prune_jobs", which))
-                gone = cast("list[list[object]]", store.apply(*steps, *log))[len(parts)]
+                some, before = ids[start : start + STEP], cutoffs[state]
+                steps = [part(ids=some, status=state, before=before) for part in parts]
+                prune = upkeep_sql.prune_jobs(ids=some, status=state, before=before)
+                pruned = store.apply(*steps, prune, *log) or []
                 log = ()
-                yield state, len(gone)
+                yield state, len(pruned[len(parts)])
     if RUNS in cutoffs:
-        for (run,) in store.query("prunable_runs", cutoffs[RUNS]):
-            pruned = store.apply(
-                Step("prune_run", (run, cutoffs[RUNS]), rows=1),
-                Step("keep_run_tallies", (run,)),
-                Step("prune_run_tallies", (run,)),
-                Step("leave_run", (run,)),
-                Step("leave_run_letters", (run,)),
+        for run in store.query(upkeep_sql.prunable_runs(before=cutoffs[RUNS])):
+            gone = store.apply(
+                upkeep_sql.prune_run(run=run, before=cutoffs[RUNS]).touching(1),
+                upkeep_sql.keep_run_tallies(run=run),
+                upkeep_sql.prune_run_tallies(run=run),
+                upkeep_sql.leave_run(run=run),
+                upkeep_sql.leave_run_letters(run=run),
             )
-            yield RUNS, int(pruned is not None)
+            yield RUNS, int(gone is not None)
 
 
 def job_windows(store: Store, cutoffs: Mapping[str, float]) -> Iterator[dict[str, list[tuple[int, bool]]]]:
     """Read all jobs by id and yield those that are old enough, by state: the id, and whether it has undelivered messages."""
     newest = max((cutoff for kind, cutoff in cutoffs.items() if kind != RUNS), default=None)
     last = 0
-    while newest is not None and (rows := store.query("prune_window", last, WINDOW)):
+    while newest is not None and (rows := store.query(upkeep_sql.prune_window(after=last, limit=WINDOW))):
         found: dict[str, list[tuple[int, bool]]] = {}
-        for job, status, finished_at, _, is_undelivered in rows:
-            cutoff = cutoffs.get(str(status))
-            if cutoff is not None and cast("float", finished_at) < cutoff:
-                found.setdefault(str(status), []).append((cast("int", job), bool(is_undelivered)))
+        for job in rows:
+            cutoff = cutoffs.get(job.status)
+            if cutoff is not None and job.finished_at is not None and job.finished_at < cutoff:
+                found.setdefault(job.status, []).append((job.id, job.is_noticed))
         yield found
-        last = cast("int", rows[-1][0])
+        last = rows[-1].id
         # No job ends before it was created: once all are younger than every limit, nothing older follows.
-        if all(cast("float", created_at) >= newest for _, _, _, created_at, _ in rows):
+        if all(job.created_at >= newest for job in rows):
             return
-
-
-class _Due(NamedTuple):
-    """A schedule whose tick has come: a row of `due_retentions`."""
-
-    name: str
-    ages: bytes
-    cron: str
-    zone: str
-    due_at: float
 
 
 class RetentionDriver:
@@ -153,30 +152,28 @@ class RetentionDriver:
 
     async def prune_due(self) -> int:
         """Prune for every schedule that is due and that no other worker has taken; return how much was deleted."""
-        rows = await self._ask(lambda: self._store.query("due_retentions", self._clock.wall()))
+        rows = await self._ask(lambda: self._store.query(upkeep_sql.due_retentions(now=self._clock.wall())))
         total = 0
-        for row in cast("list[Row]", rows):
-            due = _Due(*cast("tuple[str, bytes, str, str, float]", row))
+        for due in rows:
             if await self._take(due):
                 total += await self._prune(due)
         return total
 
-    async def _take(self, due: _Due) -> bool:
+    async def _take(self, due: upkeep_sql.DueRetention) -> bool:
         """Take, or keep, the lease on a schedule."""
         now = self._clock.wall()
-        lease = (self._name(), now + DRIVE_SECONDS, due.name, due.due_at, now)
-        taken = await self._ask(lambda: self._store.apply(Step("drive_retention", lease, rows=1)))
-        return taken is not None
+        lease = upkeep_sql.drive_retention(
+            driver=self._name(), until=now + DRIVE_SECONDS, name=due.name, due_at=due.next_at, now=now
+        )
+        return await self._ask(lambda: self._store.apply(lease.touching(1))) is not None
 
-    async def _prune(self, due: _Due) -> int:
+    async def _prune(self, due: upkeep_sql.DueRetention) -> int:
         now = self._clock.wall()
         ages = msgspec.json.decode(due.ages, type=dict[str, float])
         steps = prune_steps(self._store, {kind: now - age for kind, age in ages.items()})
         deleted = Counter(dict.fromkeys(ages, 0))
         renew_at = now + DRIVE_SECONDS / 2
-        while (
-            step := cast("tuple[str, int] | None", await self._ask(lambda: next(steps, None)))
-        ) is not None:
+        while (step := await self._ask(lambda: next(steps, None))) is not None:
             deleted[step[0]] += step[1]
             if self._clock.wall() >= renew_at:
                 if not await self._take(due):
@@ -186,17 +183,19 @@ class RetentionDriver:
         logger.info("schedule %s pruned: %s", due.name, _text(deleted))
         return deleted.total()
 
-    def _ended(self, due: _Due, deleted: Mapping[str, int]) -> list[Step]:
+    def _ended(self, due: upkeep_sql.DueRetention, deleted: Mapping[str, int]) -> list[Step]:
         """Return the steps that end a tick, with its line of the operator log."""
         now, counts = self._clock.wall(), msgspec.json.encode(deleted).decode()
         following = next_tick(due.cron, due.zone, now)
         change = msgspec.json.encode({"after": {"deleted": deleted}}).decode()
-        line = (now, redact(self._name()), "prune", f"schedule {due.name}", _text(deleted), None, change)
-        end = Step("end_retention", (following, due.due_at, counts, due.name, self._name()), rows=1)
-        return [end, Step("log_letters", line)]
+        act = operation_sql.Act(now, redact(self._name()), "prune", f"schedule {due.name}", _text(deleted))
+        end = upkeep_sql.end_retention(
+            next_at=following, last_at=due.next_at, deleted=counts, name=due.name, driver=self._name()
+        ).touching(1)
+        return [end, operation_sql.log_letters(act=act, letters=None, change=change)]
 
-    async def _ask(self, question: Callable[[], object]) -> object:
-        return await self._ask_store(question)
+    async def _ask(self, question: Callable[[], T]) -> T:
+        return cast("T", await self._ask_store(question))
 
 
 def _text(deleted: Mapping[str, int]) -> str:

@@ -19,7 +19,7 @@ from redrive.engine.outage import Outage
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import ConfigurationError, StoreError
 from redrive.store.protocol import Store
-from redrive.store.records import Row, Step
+from redrive.store.statements import runs as run_sql
 
 logger = logging.getLogger("redrive.schedules")
 
@@ -64,11 +64,9 @@ class Ticker:
             wait = LOOK_SECONDS
             try:
                 await self._ask_store(self.tick)
-                next_at = cast(
-                    "list[Row]", await self._ask_store(lambda: self._store.query("next_schedule_at"))
-                )[0][0]
+                next_at = cast("float | None", await self._ask_store(self._next_at))
                 if next_at is not None:
-                    due_in = cast("float", next_at) - self._clock.wall()
+                    due_in = next_at - self._clock.wall()
                     # A schedule that is still due could not be advanced; trying again at once would not help.
                     wait = min(due_in, LOOK_SECONDS) if due_in > 0 else LOOK_SECONDS
                 outage.answered()
@@ -76,19 +74,24 @@ class Ticker:
                 outage.failed("schedules wait for the store: %s", error)
             await self._clock.asleep(wait)
 
+    def _next_at(self) -> float | None:
+        return self._store.query(run_sql.next_schedule_at())[0]
+
     def tick(self) -> int:
         """Submit one job for every schedule that is due; return how many."""
         now = self._clock.wall()
         made = 0
-        for name, lane, cron, zone, payload, priority, due_at in self._store.query("due_schedules", now):
+        for due in self._store.query(run_sql.due_schedules(now=now)):
             try:
-                following = next_tick(str(cron), str(zone), now)
+                following = next_tick(due.cron, due.zone, now)
             except ConfigurationError as error:
-                logger.warning("schedule %s skipped: %s", name, error)
+                logger.warning("schedule %s skipped: %s", due.name, error)
                 continue
-            tick_at = datetime.fromtimestamp(cast("float", due_at), UTC).isoformat()
-            advance = Step("tick", (following, due_at, name, due_at), rows=1)
-            job = (lane, priority, now, f"{name}@{tick_at}", payload, now)
+            key = f"{due.name}@{datetime.fromtimestamp(due.next_at, UTC).isoformat()}"
+            advance = run_sql.tick(next_at=following, now=due.next_at, name=due.name, due_at=due.next_at)
+            job = run_sql.submit_tick(
+                lane=due.lane_id, priority=due.priority, run_at=now, key=key, payload=due.payload, now=now
+            )
             # A job with this key exists already if the clock was set back: then the tick has had its job.
-            made += self._store.apply(advance, Step("submit_tick", job)) is not None
+            made += self._store.apply(advance.touching(1), job) is not None
         return made

@@ -19,6 +19,7 @@ from redrive.core.policy import RetryPolicy
 from redrive.core.taxonomy import BUG_UNKNOWN, CODES
 from redrive.errors import UnknownNameError
 from redrive.store.protocol import Store
+from redrive.store.statements import reports as report_sql
 
 MEAN_DRAW: Final = 0.5
 
@@ -61,17 +62,17 @@ def replay_history(
     store: Store, policy: RetryPolicy, *, pipeline: str | None = None, stage: str | None = None
 ) -> HistoryReport:
     """Read the attempts of a store, and apply another policy to them."""
-    if pipeline is not None and not store.query("pipeline_lanes", pipeline):
+    if pipeline is not None and not store.query(report_sql.pipeline_lanes(pipeline=pipeline)):
         raise UnknownNameError(
             field="pipeline",
             value=pipeline,
             rule="is not known here",
             fix="redrive pipeline list names them.",
         )
-    rows = store.query("attempts_of_stages", pipeline, stage)
+    rows = store.query(report_sql.attempts_of_stages(pipeline=pipeline, stage=stage))
     report = HistoryReport()
     for _, group in groupby(rows, key=lambda row: row[:3]):
-        _add(report, policy, [RecordedAttempt(*row[3:]) for row in group])  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - the columns of that query.
+        _add(report, policy, [RecordedAttempt(*row[3:]) for row in group])
     return report
 
 

@@ -21,7 +21,8 @@ from redrive.engine.runtime import CURRENT
 from redrive.ops.letters.letter import DeadLetter
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Store
-from redrive.store.records import Row, Step
+from redrive.store.records import Step
+from redrive.store.statements import operations as operation_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +59,17 @@ class Actor:
         """Return the same with the values of the jobs redacted from the reason."""
         return Actor(self.name, safe_text(self.reason, values), self.user)
 
-    def line(self, verb: str, subject: str) -> tuple[float, str, str, str, str | None]:
+    def line(self, verb: str, subject: str) -> operation_sql.Act:
         """Return the first columns of a log line: when, who, verb, subject, reason; redacted."""
         at, actor = CURRENT.get().clock.wall(), redact(storable(self.text))
-        return at, actor, verb, redact(storable(subject)), safe_text(self.reason)
+        return operation_sql.Act(at, actor, verb, redact(storable(subject)), safe_text(self.reason))
 
     def log(self, verb: str, subject: str, *, change: Mapping[str, object] | None = None) -> Step:
         """Return the step that logs this act, with the state before and after, if given; redacted."""
-        line = self.line(verb, subject)
-        return Step("log", line) if change is None else Step("log_letters", (*line, None, _kept(change)))
+        act = self.line(verb, subject)
+        if change is None:
+            return operation_sql.log(act=act)
+        return operation_sql.log_letters(act=act, letters=None, change=kept_change(change))
 
     def log_letters(
         self,
@@ -81,10 +84,11 @@ class Actor:
 
         `ids`, in rising order, are those of letters that the subject does not name: they link the act to each letter.
         """
-        return Step("log_letters", (*self.line(verb, subject), letters, _kept(change or {}, ids)))
+        kept = kept_change(change or {}, ids)
+        return operation_sql.log_letters(act=self.line(verb, subject), letters=letters, change=kept)
 
 
-def _kept(change: Mapping[str, object], ids: Iterable[int] = ()) -> str | None:
+def kept_change(change: Mapping[str, object], ids: Iterable[int] = ()) -> str | None:
     """Return what an act changed as redacted JSON; None if there is nothing."""
     # Ids are added after the redactor, which might take long numbers for something they are not.
     kept = cast("dict[str, object]", redact_mapping(change))
@@ -106,9 +110,9 @@ def unbroken(ids: Iterable[int]) -> list[tuple[int, int]]:
 def operations(store: Store, limit: int = 50, *, before: int | None = None) -> list[Operation]:
     """Return the last operations, oldest first; the id of the first one is the `before` of the page before."""
     rows = (
-        store.query("operations", limit)
+        store.query(operation_sql.operations(limit=limit))
         if before is None
-        else store.query("operations_before", before, limit)
+        else store.query(operation_sql.operations_before(before=before, limit=limit))
     )
     return [operation_of(row) for row in reversed(rows)]
 
@@ -118,19 +122,25 @@ def operations_about(store: Store, job_id: int, letters: Sequence[DeadLetter]) -
 
     An act on many letters is included if, and only if, it changed one of these: the log has their ids.
     """
-    rows = store.query("operations_on", f"job {job_id}")
+    rows = store.query(operation_sql.operations_on(subject=f"job {job_id}"))
     for letter in letters:
-        rows += store.query("operations_on", f"letter {letter.id}")
+        rows += store.query(operation_sql.operations_on(subject=f"letter {letter.id}"))
         failed_at = letter.last_failure_at.timestamp()
-        rows += store.query("acts_with_letter", letter.id, letter.group, failed_at)
+        rows += store.query(
+            operation_sql.acts_with_letter(letter=letter.id, group=letter.group, failed_at=failed_at)
+        )
         if letter.replay is not None:
             rows += bounds_of_replay(store, letter.replay)
     return in_order(map(operation_of, rows))
 
 
-def bounds_of_replay(store: Store, replay: int) -> list[Row]:
+def bounds_of_replay(store: Store, replay: int) -> list[operation_sql.OperationRow]:
     """Return the log lines of a replay that are about each of its letters: its start, and its close with the note."""
-    return [row for row in store.query("operations_on", f"replay {replay}") if row[3] in {"replay", "close"}]
+    return [
+        row
+        for row in store.query(operation_sql.operations_on(subject=f"replay {replay}"))
+        if row.verb in {"replay", "close"}
+    ]
 
 
 def in_order(done: Iterable[Operation]) -> list[Operation]:
@@ -139,12 +149,10 @@ def in_order(done: Iterable[Operation]) -> list[Operation]:
     return [found[each] for each in sorted(found)]
 
 
-def operation_of(row: Row) -> Operation:
+def operation_of(row: operation_sql.OperationRow | operation_sql.OperationOnLetter) -> Operation:
     """Return an operation from its row."""
-    names = "id at actor verb subject reason letters change".split()
-    facts = dict(zip(names, row, strict=True))
-    change = None if row[7] is None else msgspec.json.decode(cast("str", row[7]))
-    return msgspec.convert({**facts, "at": instant(row[1]), "change": change}, Operation)
+    change = None if row.change is None else msgspec.json.decode(row.change)
+    return msgspec.convert({**row._asdict(), "at": instant(row.at), "change": change}, Operation)
 
 
 def safe_text(text: str | None, values: Mapping[str, str] | None = None) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import msgspec
 
@@ -24,7 +24,10 @@ from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
-from redrive.store.records import PhaseChange, Row, Step
+from redrive.store.records import PhaseChange, Step
+from redrive.store.statements import operations as operation_sql
+from redrive.store.statements import workers as worker_sql
+from redrive.store.steps import breaker_change, breaker_swap
 
 Verb = Literal["open", "close", "isolate"]
 
@@ -109,8 +112,8 @@ def breakers(store: Store) -> list[BreakerFacts]:
     """Return the breakers that have seen a failure, or were moved by hand, by name."""
     known = known_breakers(store)
     return [
-        _facts_of(str(name), cast("bytes", state), _known_of(known, str(name)))
-        for name, state in store.query("breakers")
+        _facts_of(row.name, row.state, _known_of(known, row.name))
+        for row in store.query(worker_sql.breakers())
     ]
 
 
@@ -127,13 +130,11 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
         now = CURRENT.get().clock.wall()
         state = _MOVES[verb](now)
         after = msgspec.json.encode(state)
-        verb_step, values = (
-            ("add_breaker", (name, after)) if before is None else ("swap_breaker", (after, name, before))
-        )
-        log = by.log(verb, f"breaker {name}")
-        steps = [Step(verb_step, values, rows=1), log, *_change_of(name, before, state, log)]
+        act = by.line(verb, f"breaker {name}")
+        swap = breaker_swap(name, before=before, after=after)
+        steps: list[Step] = [swap, operation_sql.log(act=act), *_change_of(name, before, state, act)]
         if verb == "close":
-            steps.append(Step("release_held", (now, name)))
+            steps.append(worker_sql.release_held(now=now, breaker=name))
         if store.apply(*steps) is not None:
             return _facts_of(name, after, _known_of(known_breakers(store), name))
     raise StoreUnavailableError(
@@ -146,22 +147,21 @@ def _known_of(known: Mapping[str, KnownBreaker], name: str) -> KnownBreaker | No
     return known.get(name) or known.get(name.partition("[")[0])
 
 
-def _change_of(name: str, raw: bytes | None, after: BreakerState, log: Step) -> list[Step]:
+def _change_of(name: str, raw: bytes | None, after: BreakerState, act: operation_sql.Act) -> list[Step]:
     """Return the step that records a change of phase by hand; none if the breaker was in that phase."""
     before = BreakerState() if raw is None else msgspec.json.decode(raw, type=BreakerState)
     if before.phase is after.phase:
         return []
-    at, actor, _, _, reason = log.parameters
     change = PhaseChange(
-        at=cast("float", at),
+        at=act.at,
         breaker=name,
         before=before.phase,
         after=after.phase,
         cause="operator",
-        actor=str(actor),
-        reason=cast("str | None", reason),
+        actor=act.actor,
+        reason=act.reason,
     )
-    return [change.step()]
+    return [breaker_change(change)]
 
 
 def breaker_changes(
@@ -169,16 +169,18 @@ def breaker_changes(
 ) -> list[BreakerEvent]:
     """Return changes of breakers, oldest first: those after the one with this id, or else the latest ones."""
     if after is not None:
-        return [_changed(row) for row in store.query("breaker_changes", after, pipeline, limit)]
-    return [_changed(row) for row in reversed(store.query("latest_breaker_changes", pipeline, limit))]
+        rows = store.query(worker_sql.breaker_changes(after=after, pipeline=pipeline, limit=limit))
+    else:
+        rows = store.query(worker_sql.latest_breaker_changes(pipeline=pipeline, limit=limit))[::-1]
+    return [_changed(row) for row in rows]
 
 
 def last_breaker_change(store: Store) -> int:
     """Return where the changes of breakers end now."""
-    return cast("int", store.query("last_breaker_change")[0][0])
+    return store.query(worker_sql.last_breaker_change())[0]
 
 
-def _changed(row: Row) -> BreakerEvent:
+def _changed(row: worker_sql.ChangeRow) -> BreakerEvent:
     return msgspec.convert(breaker_members(row), BreakerEvent)
 
 

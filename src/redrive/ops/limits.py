@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -27,6 +27,8 @@ from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 from redrive.store.records import Step
+from redrive.store.statements import workers as worker_sql
+from redrive.store.steps import limit_swap
 
 SWAPS_MAX: Final = 100
 
@@ -71,9 +73,7 @@ class LimitedWork:
 def limits(store: Store) -> list[LimitFacts]:
     """Return the limits that workers have recorded or used, by name and key."""
     now, known = CURRENT.get().clock.wall(), _known(store)
-    rows = {
-        (str(name), str(key)): DECODE_LIMIT(cast("bytes", raw)) for name, key, raw in store.query("limits")
-    }
+    rows = {(row.name, row.key): DECODE_LIMIT(row.state) for row in store.query(worker_sql.limits())}
     for name in known:
         rows.setdefault((name, ""), LimitState())
     return [_facts_of(name, key, rows[name, key], known.get(name), now) for name, key in sorted(rows)]
@@ -139,8 +139,8 @@ def limited_work(store: Store, queued: Mapping[tuple[str, str], int]) -> list[Li
 
 def waits_of(store: Store, job: int, pipeline: str, stage: str) -> list[str]:
     """Return for which limits a queued job waits, and why, in words."""
-    rows = store.query("key_of_job", job)
-    keys = _keys_in(*cast("tuple[str | None, str | None]", rows[0])) if rows else {}
+    rows = store.query(worker_sql.key_of_job(job=job))
+    keys = _keys_in(*rows[0]) if rows else {}
     mine = {
         (known.name, keys.get(known.name, "") if known.has_keys else "")
         for name, known in limits_in_use(store)
@@ -169,7 +169,7 @@ def _change(
     """Change the state of a limit by compare-and-swap, with its line in the operator log."""
     known = _known(store)
     for _ in range(SWAPS_MAX):
-        rows = store.query("limit", name, key)
+        rows = store.query(worker_sql.limit(name=name, key=key))
         if not rows and name not in known:
             names = sorted({each.name for each in limits(store)})
             raise unknown(name, names, kind="limit", otherwise="No worker has used a limit yet.")
@@ -177,16 +177,11 @@ def _change(
             raise ConfigurationError(
                 field=f"limit {name}", value=key, rule="has no keys", fix="Leave out --key."
             )
-        before = cast("bytes", rows[0][0]) if rows else None
+        before = rows[0] if rows else None
         now = CURRENT.get().clock.wall()
         after = change(LimitState() if before is None else DECODE_LIMIT(before))
         raw = ENCODE_LIMIT(after)
-        swap = (
-            Step("add_limit", (name, key, raw, now), rows=1)
-            if before is None
-            else Step("swap_limit", (name, key, raw, now, before), rows=1)
-        )
-        if store.apply(swap, log) is not None:
+        if store.apply(limit_swap(name, key, before=before, after=raw, now=now), log) is not None:
             return _facts_of(name, key, after, known.get(name), now)
     raise StoreUnavailableError(
         database=f"limit {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
 
 import msgspec
 
@@ -26,6 +25,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 from redrive.store.records import Step
+from redrive.store.statements import workers as worker_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,18 +83,23 @@ class PipelineFacts:
 
 def lanes(store: Store) -> list[LaneFacts]:
     """Return every lane there ever was, by pipeline and position."""
-    names = "id pipeline stage position paused_at queued processing".split()
-    found: list[LaneFacts] = []
-    for row in store.query("lanes"):
-        facts = dict(zip(names, row, strict=True))
-        facts["paused_at"] = None if row[4] is None else instant(row[4])
-        found.append(msgspec.convert(facts, LaneFacts))
-    return found
+    return [
+        LaneFacts(
+            id=lane.id,
+            pipeline=lane.pipeline,
+            stage=lane.stage,
+            position=lane.position,
+            paused_at=None if lane.paused_at is None else instant(lane.paused_at),
+            queued=lane.waiting,
+            processing=lane.leased,
+        )
+        for lane in store.query(worker_sql.lanes())
+    ]
 
 
 def lane_names(store: Store) -> list[tuple[str, str]]:
     """Return pipeline and stage of every lane there ever was; cheap, because no jobs are counted."""
-    return [(str(pipeline), str(stage)) for pipeline, stage in store.query("lane_names")]
+    return [*store.query(worker_sql.lane_names())]
 
 
 def workers(store: Store) -> list[WorkerFacts]:
@@ -102,19 +107,17 @@ def workers(store: Store) -> list[WorkerFacts]:
     now = CURRENT.get().clock.wall()
     return [
         WorkerFacts(
-            id=str(worker),
-            host=str(host),
-            process=cast("int", process),
-            pipelines=msgspec.json.decode(cast("str", names), type=list[str]),
-            concurrency=cast("int", concurrency),
-            started_at=instant(started_at),
-            expires_at=instant(expires_at),
-            leased=cast("int", leased),
-            is_live=cast("float", expires_at) >= now,
+            id=worker.id,
+            host=worker.host,
+            process=worker.process,
+            pipelines=msgspec.json.decode(worker.pipelines, type=list[str]),
+            concurrency=worker.concurrency,
+            started_at=instant(worker.started_at),
+            expires_at=instant(worker.expires_at),
+            leased=worker.leased,
+            is_live=worker.expires_at >= now,
         )
-        for worker, host, process, names, concurrency, started_at, expires_at, leased in store.query(
-            "workers"
-        )
+        for worker in store.query(worker_sql.workers())
     ]
 
 
@@ -139,14 +142,16 @@ def pipelines(store: Store) -> list[PipelineFacts]:
 def pause(store: Store, pipeline: str, by: Actor) -> bool:
     """Pause a pipeline: none of its jobs are claimed; False if it was paused already."""
     known_pipeline(store, pipeline)
-    step = Step("pause_lanes", (CURRENT.get().clock.wall(), pipeline))
+    step = worker_sql.pause_lanes(now=CURRENT.get().clock.wall(), pipeline=pipeline)
     return _changed(store.apply(_log(by, "pause", pipeline, "paused"), step))
 
 
 def resume(store: Store, pipeline: str, by: Actor) -> bool:
     """Resume a pipeline; False if it was not paused."""
     known_pipeline(store, pipeline)
-    return _changed(store.apply(_log(by, "resume", pipeline, "running"), Step("resume_lanes", (pipeline,))))
+    return _changed(
+        store.apply(_log(by, "resume", pipeline, "running"), worker_sql.resume_lanes(pipeline=pipeline))
+    )
 
 
 def known_pipeline(store: Store, name: str) -> None:
@@ -199,10 +204,10 @@ def stale_lanes(store: Store, known: Collection[Pipeline]) -> list[LaneFacts]:
 
 def _log(by: Actor, verb: str, pipeline: str, after: str) -> Step:
     """Return the step that logs the act; it goes first, because it reads the state before."""
-    return Step("log_pipeline", (*by.line(verb, f"pipeline {pipeline}"), after, pipeline))
+    return worker_sql.log_pipeline(act=by.line(verb, f"pipeline {pipeline}"), after=after, pipeline=pipeline)
 
 
-def _changed(answer: list[list[tuple[object, ...]]] | None) -> bool:
+def _changed(answer: list[list[object]] | None) -> bool:
     """Return whether the last step of a change affected rows."""
     return bool(answer and answer[-1])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from redrive.errors import RunError
 from redrive.ops.audit import Actor
 from redrive.store.protocol import Store
 from redrive.store.records import RunId, Step
+from redrive.store.statements import runs as run_sql
 
 STEP: Final = 1_000
 """Items that are cancelled in one transaction."""
@@ -48,9 +49,11 @@ class ItemResult:
 def pause(store: Store, run: int, by: Actor) -> RunReport:
     """Start no more items of a run until it is resumed; items in a stage finish it."""
     known, now = Runs(store).report(run), CURRENT.get().clock.wall()
-    stop = Step("stop_run", ("paused", f"paused by {storable(by.name)}", now, run), rows=1)
+    stop = run_sql.stop_run(
+        status="paused", reason=f"paused by {storable(by.name)}", ended_at=now, run=run
+    ).touching(1)
     log = _log(by, "pause", known, "paused")
-    if store.apply(stop, Step("pause_run", (run,)), log) is None:
+    if store.apply(stop, run_sql.pause_run(run=run), log) is None:
         raise _not_now(Runs(store).report(run), "paused", "Only a running one can be.")
     return Runs(store).report(run)
 
@@ -61,8 +64,8 @@ def resume(store: Store, run: int, by: Actor) -> RunReport:
     if not Runs(store).is_fed(run):
         raise _not_now(known, "resumed like this", "Its source is not read to its end: give its items.")
     options = msgspec.structs.replace(Runs(store).options(run), resumed_with=known.tally)
-    restart = Step("continue_run", (msgspec.json.encode(options), run), rows=1)
-    if store.apply(restart, Step("unpause_run", (run,)), _log(by, "resume", known, "running")) is None:
+    restart = run_sql.continue_run(options=msgspec.json.encode(options), run=run).touching(1)
+    if store.apply(restart, run_sql.unpause_run(run=run), _log(by, "resume", known, "running")) is None:
         raise _not_now(Runs(store).report(run), "resumed", "Only a paused one can be.")
     return Runs(store).report(run)
 
@@ -70,7 +73,9 @@ def resume(store: Store, run: int, by: Actor) -> RunReport:
 def cancel(store: Store, run: int, by: Actor) -> RunReport:
     """End a run: items that have not started are cancelled, those in a stage are asked to end, finished ones stay."""
     known = Runs(store).report(run)
-    stop = Step("stop_run", ("cancelled", f"cancelled by {storable(by.name)}", None, run), rows=1)
+    stop = run_sql.stop_run(
+        status="cancelled", reason=f"cancelled by {storable(by.name)}", ended_at=None, run=run
+    ).touching(1)
     if store.apply(stop, _log(by, "cancel", known, "cancelled")) is None:
         raise _not_now(Runs(store).report(run), "cancelled", "It has ended already.")
     book, first = Runs(store), 0
@@ -83,7 +88,7 @@ def label(store: Store, run: int, text: str, by: Actor) -> RunReport:
     """Change what people call a run."""
     known = Runs(store).report(run)
     change = {"before": {"label": known.label}, "after": {"label": check_label(text)}}
-    store.apply(Step("label_run", (text, run)), by.log("label", f"run {run}", change=change))
+    store.apply(run_sql.label_run(label=text, run=run), by.log("label", f"run {run}", change=change))
     return Runs(store).report(run)
 
 
@@ -99,13 +104,12 @@ def results(
     decoder = output or codec_for("result", None)
     while True:
         ended = False
-        for ordinal, job, status, value in store.query("run_results", run, place, PAGE):
-            at = cast("int", ordinal)
-            if status not in _ENDED or (at != place and not _may_jump(book, run, place)):
+        for ordinal, job, status, value in store.query(run_sql.run_results(run=run, first=place, limit=PAGE)):
+            if status not in _ENDED or (ordinal != place and not _may_jump(book, run, place)):
                 break
-            ended, place = True, at + 1
-            decoded = None if value is None else decoder.check(cast("bytes", value))
-            yield ItemResult(item=at, job=cast("int", job), status=str(status), value=decoded)
+            ended, place = True, ordinal + 1
+            decoded = None if value is None else decoder.check(value)
+            yield ItemResult(item=ordinal, job=job, status=status, value=decoded)
         if ended:
             continue
         report = book.report(run)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypedDict, cast
+from typing import TypedDict
 
 import msgspec
 
@@ -22,7 +22,8 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import next_tick
 from redrive.ops.audit import Actor
 from redrive.store.protocol import Store
-from redrive.store.records import Step
+from redrive.store.statements import runs as run_sql
+from redrive.store.statements import upkeep as upkeep_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +61,12 @@ def put(
     first = next_tick(options.cron, options.zone, CURRENT.get().clock.wall())
     record_entry(store, pipeline)
     lane = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
-    wanted = (lane, options.cron, options.zone, encoded, options.priority)
-    if store.query("schedule", name) == [wanted]:
+    wanted = run_sql.Planned(lane, options.cron, options.zone, encoded, options.priority)
+    if store.query(run_sql.schedule(name=name)) == [wanted]:
         return
     after = {"pipeline": pipeline.name, "cron": options.cron, "zone": options.zone}
     store.apply(
-        Step("put_schedule", (name, *wanted, first)),
+        run_sql.put_schedule(name=name, planned=wanted, next_at=first),
         by.log("schedule", f"schedule {name}", change={"after": after}),
     )
 
@@ -73,28 +74,28 @@ def put(
 def drop(store: Store, name: str, by: Actor) -> bool:
     """Remove a schedule; return whether there was one. Jobs that were submitted stay."""
     log = by.log("drop", f"schedule {name}")
-    ways = ("drop_schedule", "drop_retention")
+    ways = (run_sql.drop_schedule(name=name), upkeep_sql.drop_retention(name=name))
     # Both: a schedule of each kind may have the name.
-    return sum(store.apply(Step(way, (name,), rows=1), log) is not None for way in ways) > 0
+    return sum(store.apply(way.touching(1), log) is not None for way in ways) > 0
 
 
 def schedules(store: Store) -> list[Schedule]:
     """Return every schedule, by name."""
     submitting = [
-        Schedule(name=str(name), pipeline=str(pipeline), cron=str(cron), zone=str(zone), **_times(*times))
-        for name, pipeline, cron, zone, *times in store.query("schedules")
+        Schedule(name=row.name, pipeline=row.pipeline, cron=row.cron, zone=row.zone, **_times(row))
+        for row in store.query(run_sql.schedules())
     ]
     pruning = [
         Schedule(
-            name=str(name),
+            name=row.name,
             pipeline=None,
-            cron=str(cron),
-            zone=str(zone),
-            prunes=msgspec.json.decode(cast("bytes", ages), type=dict[str, float]),
-            deleted=None if deleted is None else msgspec.json.decode(str(deleted), type=dict[str, int]),
-            **_times(*times),
+            cron=row.cron,
+            zone=row.zone,
+            prunes=msgspec.json.decode(row.ages, type=dict[str, float]),
+            deleted=None if row.deleted is None else msgspec.json.decode(row.deleted, type=dict[str, int]),
+            **_times(row),
         )
-        for name, ages, cron, zone, *times, deleted in store.query("retentions")
+        for row in store.query(upkeep_sql.retentions())
     ]
     return sorted([*submitting, *pruning], key=lambda each: each.name)
 
@@ -104,5 +105,6 @@ class _Times(TypedDict):
     last_at: datetime | None
 
 
-def _times(next_at: object, last_at: object) -> _Times:
-    return {"next_at": instant(next_at), "last_at": None if last_at is None else instant(last_at)}
+def _times(row: run_sql.ScheduleTimes | upkeep_sql.RetentionTimes) -> _Times:
+    last_at = None if row.last_at is None else instant(row.last_at)
+    return {"next_at": instant(row.next_at), "last_at": last_at}

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from redrive.core.arguments import did_you_mean
 from redrive.errors import UnknownNameError
 from redrive.store.protocol import Store
-from redrive.store.records import Row
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import replays as replay_sql
 
 SHOWN_MAX: Final = 10
 NEAR: Final = 5
@@ -30,12 +32,12 @@ def unknown(name: str, known: Iterable[str], *, kind: str, otherwise: str) -> Un
 def id_hint(store: Store, noun: Literal["job", "letter"], wanted: int) -> str:
     """Return a hint about an id that does not exist: ids close to it, or the last one there is."""
     name = "dead letter" if noun == "letter" else noun
-    last = cast("int | None", store.query(f"last_{noun}")[0][0])
+    is_job = noun == "job"
+    (last,) = store.query(job_sql.last_job()) if is_job else [store.query(replay_sql.last_letter())[0].cutoff]
     if not last:
         return f"There are no {name}s in this database; check that it is the right one."
-    near: list[Row] = []
-    if wanted < LAST_ID:
-        near = store.query(f"nearest_{noun}s", wanted - NEAR, wanted + NEAR)
+    nearest = job_sql.nearest_jobs if is_job else letter_sql.nearest_letters
+    near = store.query(nearest(first=wanted - NEAR, last=wanted + NEAR)) if wanted < LAST_ID else []
     if near:
-        return f"Close to it are: {', '.join(str(row[0]) for row in near)}."
+        return f"Close to it are: {', '.join(map(str, near))}."
     return f"The last {name} is {last}; it may have been pruned, or be in another database."

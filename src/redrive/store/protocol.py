@@ -9,10 +9,11 @@ is one commit. Instants are seconds since the epoch on the clock of the caller.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypeVar, overload
 
 from redrive.store.callers import CallerTransactions
 from redrive.store.records import (
+    Call,
     ClaimRequest,
     Exchange,
     LaneId,
@@ -26,6 +27,8 @@ from redrive.store.records import (
     UpcomingWork,
     WorkerFacts,
 )
+
+R = TypeVar("R")
 
 
 class ChangeSignal(Protocol):
@@ -102,12 +105,20 @@ class Store(Protocol):
         """Change the state of a breaker if it is still `before`, and record the change of its phase; return whether it was."""
         ...
 
-    def query(self, name: str, *parameters: object) -> list[Row]:
-        """Run a named query that only reads."""
+    @overload
+    def query(self, asked: Call[R], /) -> list[R]: ...
+    @overload
+    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
+    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
+        """Run a statement that only reads."""
         ...
 
-    def apply(self, *steps: Step) -> list[list[Row]] | None:
-        """Run several named statements in one transaction; return their rows, or None when it was rolled back (see `Step.rows`)."""
+    @overload
+    def apply(self, step: Call[R], /) -> list[list[R]] | None: ...
+    @overload
+    def apply(self, *steps: Step) -> list[list[Any]] | None: ...
+    def apply(self, *steps: Step) -> list[list[Any]] | None:
+        """Run several statements in one transaction; return their rows, or None when it was rolled back (see `Step.rows`)."""
         ...
 
     def change_counter(self) -> object:

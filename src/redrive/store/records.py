@@ -7,8 +7,8 @@ writes about a job carries all three.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NewType, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, NewType, TypeVar, cast
 
 from msgspec import Struct, json
 
@@ -19,6 +19,9 @@ JobId = NewType("JobId", int)
 LaneId = NewType("LaneId", int)
 RunId = NewType("RunId", int)
 Row = tuple[object, ...]
+Part = Literal["payload", "input"]
+"""Which value of a job."""
+R_co = TypeVar("R_co", covariant=True)
 _Upcoming = tuple[LaneId, float | None, int, str, float | None]
 
 INLINE_MAX: Final = 4_096
@@ -194,11 +197,6 @@ class PhaseChange(Struct, frozen=True, kw_only=True):
     """The code of the failure that caused it."""
     reason: str | None = None
 
-    def step(self) -> Step:
-        """Return the step that records it."""
-        cause = (self.cause, self.code, self.actor, self.reason)
-        return Step("add_breaker_change", (self.at, self.breaker, self.before, self.after, *cause))
-
 
 class Exchange(Struct, frozen=True, kw_only=True):
     """The result of one commit: settlements that were refused or could not be stored, and the jobs claimed next."""
@@ -238,6 +236,24 @@ class Step(Struct, frozen=True):
     name: str
     parameters: Row = ()
     rows: int | None = None
+
+    def decode(self, rows: list[Row]) -> list[Any]:
+        """Return its rows as what the statement was declared to return; as they are without a declaration."""
+        return rows
+
+
+class Call(Step, Generic[R_co], frozen=True, kw_only=True):
+    """A declared statement with its parameters: a query, or a step of a change."""
+
+    decoder: Callable[[list[Row]], list[R_co]]
+
+    def decode(self, rows: list[Row]) -> list[R_co]:
+        """Return its rows as what the statement was declared to return."""
+        return self.decoder(rows)
+
+    def touching(self, rows: int) -> Call[R_co]:
+        """Return the same, with which the whole change is rolled back unless it touches exactly so many rows."""
+        return Call(self.name, self.parameters, rows, decoder=self.decoder)
 
 
 class UpcomingWork(Struct, frozen=True, kw_only=True):

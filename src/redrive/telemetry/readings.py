@@ -15,6 +15,8 @@ from typing import Final, NamedTuple, cast
 from redrive.core.breaker_state import Phase
 from redrive.ops.breakers import breakers
 from redrive.store.protocol import Store
+from redrive.store.statements import reports as report_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.telemetry.catalogue import DURATIONS
 from redrive.telemetry.labels import BREAKERS_MAX, CODES_MAX, LANES_MAX, OTHER, Labels
 
@@ -32,17 +34,6 @@ class Place(NamedTuple):
     job: int = 0
     dispatch: int = 0
     ended_at: float = ALWAYS
-
-
-class _Tally(NamedTuple):
-    """Attempts of one kind."""
-
-    lane: int
-    outcome: int
-    """Its place among `OUTCOMES`."""
-    bucket: int
-    attempts: int
-    seconds: float
 
 
 Values = dict[tuple[str, ...], float]
@@ -97,10 +88,10 @@ class StoreReadings:
 
     def _gauges(self) -> dict[str, Values]:
         queued, active, states = Values(), Values(), Values()
-        for lane, pipeline, stage, _, _, waiting, leased in self._store.query("lanes"):
-            names = self._names[cast("int", lane)] = self._lanes.of(str(pipeline), str(stage))
-            queued[names] = queued.get(names, 0.0) + cast("int", waiting)
-            active[names] = active.get(names, 0.0) + cast("int", leased)
+        for lane in self._store.query(worker_sql.lanes()):
+            names = self._names[lane.id] = self._lanes.of(lane.pipeline, lane.stage)
+            queued[names] = queued.get(names, 0.0) + lane.waiting
+            active[names] = active.get(names, 0.0) + lane.leased
         for breaker in breakers(self._store):
             (name,) = self._breakers.of(breaker.name)
             for phase in Phase:
@@ -109,44 +100,47 @@ class StoreReadings:
         return {"queue_depth": queued, "jobs_active": active, "redrive_breaker_state": states}
 
     def _newest(self) -> Place:
-        rows = self._store.query("newest_attempt")
-        return Place(*cast("tuple[int, int, int, float]", rows[0])) if rows else Place()
+        rows = self._store.query(report_sql.newest_attempt())
+        return Place(*rows[0]) if rows else Place()
 
     def _manual_retries(self, since: int) -> tuple[int, int]:
-        ((retried, line),) = self._store.query("retries_by_hand", since)
-        return cast("int", retried), cast("int", line)
+        return self._store.query(report_sql.retries_by_hand(after=since))[0]
 
     def _replayed(self) -> int:
-        return cast("int", self._store.query("released_letters")[0][0])
+        return self._store.query(report_sql.released_letters())[0]
 
     def _count_attempts(self, newest: Place) -> None:
         """Count what was committed since the last time."""
         place = self._place
         first, after = place.seq, ALWAYS
-        if place.job and not self._store.query("is_attempt", place.seq, place.job, place.dispatch):
+        if place.job and not self._store.query(
+            report_sql.is_attempt(seq=place.seq, job=place.job, dispatch=place.dispatch)
+        ):
             # The last one was pruned, and its number may have been given again: what ended later is new.
             first, after = 0, place.ended_at
         while first < newest.seq:
             last = min(first + STEP, newest.seq)
-            tallies = self._store.query("attempt_tally", first, last, after, *DURATIONS)
-            failures = self._store.query("failure_tally", first, last, after)
-            for row in tallies:
-                self._add(_Tally(*cast("tuple[int, int, int, int, float]", row)))
+            tallies = self._store.query(
+                report_sql.attempt_tally(after=first, last=last, since=after, limits=DURATIONS)
+            )
+            failures = self._store.query(report_sql.failure_tally(after=first, last=last, since=after))
+            for tally in tallies:
+                self._add(tally)
             for lane, outcome, code, count in failures:
-                self._add_failures(cast("int", lane), str(outcome), str(code or OTHER), cast("int", count))
+                self._add_failures(lane, outcome, code or OTHER, count)
             first = last
             # What was counted must not be counted again if the store does not answer the next question.
             self._place = Place(last, ended_at=place.ended_at)
         if newest.seq:
             self._place = newest._replace(ended_at=max(newest.ended_at, place.ended_at))
 
-    def _add(self, tally: _Tally) -> None:
-        names, count = self._names.get(tally.lane, (OTHER, OTHER)), tally.attempts
+    def _add(self, tally: report_sql.AttemptCount) -> None:
+        names, count = self._names.get(tally.lane_id, (OTHER, OTHER)), tally.attempts
         outcome = OUTCOMES[tally.outcome]
         self._totals["redrive_attempts_total"][*names, outcome] += count
         if outcome == "hold":
             self._totals["redrive_holds_total"][names] += count
-        self.durations.setdefault(names, Durations()).add(tally.bucket, count, tally.seconds)
+        self.durations.setdefault(names, Durations()).add(tally.width, count, tally.seconds)
 
     def _add_failures(self, lane: int, outcome: str, code: str, count: int) -> None:
         names, coded = self._names.get(lane, (OTHER, OTHER)), self._codes.of(code)

@@ -18,6 +18,7 @@ from redrive.client.letters import AsyncLetters, Letters
 from redrive.client.replays import AsyncReplays, Replays
 from redrive.errors import EvidenceMissingError, RunError
 from redrive.store.protocol import Store
+from redrive.store.records import Call
 from tests.databases import Address
 from tests.unit.build import bounded
 
@@ -147,9 +148,9 @@ def test_the_store_is_asked_on_a_thread_and_never_on_the_loop(
     def watch(store: Store) -> None:
         query = store.query
 
-        def watched(name: str, *parameters: object) -> list[tuple[object, ...]]:
+        def watched(call: Call[object]) -> list[object]:
             asking.add(threading.get_ident())
-            return query(name, *parameters)
+            return query(call)
 
         monkeypatch.setattr(store, "query", watched)
 

@@ -17,6 +17,7 @@ from redrive.errors import ConfigurationError, SerializationError, StoreUnavaila
 from redrive.ops.audit import operations
 from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import runs as run_sql
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.build import bounded, jobs, one_stage, passing
@@ -128,7 +129,7 @@ def test_of_two_who_saw_the_same_tick_one_submits(
 ) -> None:
     rd.schedules.add("report", DAILY, 7, cron="0 * * * *")
     clock.advance(3_600)
-    due = store.query("due_schedules", clock.wall())
+    due = store.query(run_sql.due_schedules(now=clock.wall()))
     assert ticker(store, clock).tick() == 1
 
     monkeypatch.setattr(store, "query", lambda *_args: due)

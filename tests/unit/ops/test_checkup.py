@@ -17,7 +17,7 @@ from redrive.ops.checkup.doctor import examine, has_problems, unopened
 from redrive.ops.checkup.file import Limits, file_system_of
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.pipelines import pause
-from redrive.store.records import ClaimRequest, Step, WorkerFacts
+from redrive.store.records import Call, ClaimRequest, Step, WorkerFacts
 from redrive.testing import VirtualClock, virtual_time
 from tests.embedded import change_rows
 
@@ -201,12 +201,12 @@ class Damaged:
     def __init__(self, rd: Redrive) -> None:
         self._store = rd.store
 
-    def query(self, name: str, *parameters: object) -> list[tuple[object, ...]]:
-        if name == "integrity":
-            return [("row 3 missing from index jobs_ready",)]
-        if name == "broken_references":
+    def query(self, call: Call[object]) -> list[object]:
+        if call.name == "integrity":
+            return ["row 3 missing from index jobs_ready"]
+        if call.name == "broken_references":
             return [("attempts", "jobs", 4)]
-        return self._store.query(name, *parameters)
+        return self._store.query(call)
 
 
 def test_a_file_that_is_damaged(rd: Redrive) -> None:

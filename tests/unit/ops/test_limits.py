@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -15,7 +17,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.checkup.work import check_work
 from redrive.ops.jobs.explain import explain
 from redrive.store.protocol import Store
-from redrive.store.records import Row, Step
+from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from tests.embedded import read_rows
 from tests.unit.build import one_stage, work
@@ -155,7 +157,7 @@ def test_a_key_of_a_limit_whose_code_is_gone_can_still_be_changed(known: Redrive
 
 def test_a_change_that_others_always_overtake_ends_with_an_error() -> None:
     class Busy(SqliteStore):
-        def apply(self, *steps: Step) -> list[list[Row]] | None:
+        def apply(self, *steps: Any) -> Any:
             return None if any(each.name == "add_limit" for each in steps) else super().apply(*steps)
 
     store = Busy(":memory:")

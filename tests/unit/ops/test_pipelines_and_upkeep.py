@@ -28,6 +28,7 @@ from redrive.ops.upkeep import backup as backups
 from redrive.ops.upkeep import location
 from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.prune import prunable, prune
+from redrive.store.records import Call
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows, read_rows
 from tests.unit.build import work
@@ -146,9 +147,9 @@ def test_checking_a_name_counts_no_jobs(rd: Redrive, monkeypatch: pytest.MonkeyP
     asked: list[str] = []
     query = rd.store.query
 
-    def noted(name: str, *values: object) -> object:
-        asked.append(name)
-        return query(name, *values)
+    def noted(call: Call[object]) -> object:
+        asked.append(call.name)
+        return query(call)
 
     monkeypatch.setattr(rd.store, "query", noted)
 
@@ -268,9 +269,9 @@ def test_pruning_stops_looking_where_everything_is_young(
     asked: list[str] = []
     query = rd.store.query
 
-    def noted(name: str, *args: object) -> object:
-        asked.append(name)
-        return query(name, *args)
+    def noted(call: Call[object]) -> object:
+        asked.append(call.name)
+        return query(call)
 
     monkeypatch.setattr(rd.store, "query", noted)
 
@@ -356,9 +357,9 @@ def test_a_job_that_was_brought_back_between_looking_and_deleting_stays(
     clock.advance(2 * DAY)
     query = rd.store.query
 
-    def late(name: str, *parameters: object) -> list[tuple[object, ...]]:
-        answer = query(name, *parameters)
-        if name == "prune_window" and answer:
+    def late(call: Call[object]) -> list[object]:
+        answer = query(call)
+        if call.name == "prune_window" and answer:
             change_rows(
                 rd, "UPDATE jobs SET status = 'queued', finished_at = NULL, result = NULL WHERE id = 1"
             )

@@ -23,7 +23,7 @@ from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.migrations import migrate, schema_state
 from redrive.store.sqlite import migrations
 from redrive.store.sqlite.store import SCHEMA_VERSION
-from redrive.store.statements import text_of
+from redrive.store.statements.text import text_of
 
 ANN = Actor("ann", "a test")
 

@@ -16,7 +16,8 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.store.postgres.arrays import column
 from redrive.store.postgres.connection import Link, Server, address_of
 from redrive.store.postgres.session import columns_of
-from redrive.store.statements import statements_of
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements.text import statements_of
 from tests.databases import Schemas
 
 MANY = int(os.environ.get("REDRIVE_PLAN_ROWS", "30000"))
@@ -49,12 +50,14 @@ LARGE = {"jobs", "dead_letters", "attempts", "outbox", "operations"}
 
 def page(**filter_: Any) -> tuple[object, ...]:
     """Parameters of a page of the letters of a filter."""
-    return (*LetterFilter(**filter_).row(), 1e300, 1 << 60, -1e300, 0, 50)
+    return letter_sql.letters_by_id(
+        which=LetterFilter(**filter_).terms(), before=(1e300, 1 << 60), down_to=(-1e300, 0), limit=50
+    ).parameters
 
 
 def window(**filter_: Any) -> tuple[object, ...]:
     """Parameters of a window of the letters of a filter."""
-    return (*LetterFilter(**filter_).row(), 0, 1 << 60)
+    return letter_sql.ids_by_id(which=LetterFilter(**filter_).terms(), after=0, last=1 << 60).parameters
 
 
 HOT: dict[str, tuple[object, ...]] = {

@@ -21,6 +21,7 @@ from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.edit import edit
 from redrive.store.postgres.store import PostgresStore
+from redrive.store.statements import release as release_sql
 from redrive.testing import VirtualClock
 from tests.databases import Schemas
 from tests.embedded import change_rows, read_rows
@@ -115,7 +116,7 @@ def changed(to: bytes) -> Callable[[PostgresStore], object]:
 
 def replayed(store: PostgresStore) -> object:
     """Release it as a replay does, which logs nothing meanwhile."""
-    batch = batch_of(store.query("replay_candidates", "[1]", 0))
+    batch = batch_of(store.query(release_sql.replay_candidates(ids=[1], from_start=False)))
     steps = release_steps(store, batch, replay=None, first_lane=None, now=0.0)
     return store.apply(*steps) is not None
 

@@ -17,6 +17,7 @@ from redrive.engine.retention import Retention
 from redrive.ops.audit import Actor
 from redrive.ops.breakers import move
 from redrive.ops.upkeep.prune import prune
+from redrive.store.records import Call
 from redrive.telemetry import readings
 from redrive.telemetry.catalogue import DURATIONS, FROM_STORE
 from redrive.telemetry.labels import CODES_MAX, LANES_MAX, OTHER, TEXT_MAX, Labels
@@ -108,12 +109,12 @@ def test_a_reading_that_was_cut_short_counts_nothing_twice(
     work(rd, 1, 2, 3, 4)
     query, asked = rd.store.query, 0
 
-    def failing(name: str, *parameters: object) -> object:
+    def failing(call: Call[object]) -> object:
         nonlocal asked
-        asked += name == statement
+        asked += call.name == statement
         if asked == 3:
             raise OSError("gone")
-        return query(name, *parameters)
+        return query(call)
 
     with monkeypatch.context() as broken, pytest.raises(OSError, match="gone"):
         broken.setattr(rd.store, "query", failing)

@@ -54,6 +54,7 @@ from redrive.errors import (
 )
 from redrive.ops import runs
 from redrive.ops.audit import present_user
+from redrive.store.statements import runs as run_sql
 
 app = typer.Typer(help="Run many items through a pipeline and account for each.", no_args_is_help=True)
 
@@ -208,7 +209,7 @@ def show(run: RunId, *, database_url: Database = None, output: Output = "table")
     """Show one run: its account, its failures, and its budget."""
     with open_database(database_url) as rd:
         report, options = rd.runs.report(run), rd.runs.options(run)
-        codes = {str(code): count for code, count in rd.store.query("run_codes", run)}
+        codes = {str(code): count for code, count in rd.store.query(run_sql.run_codes(run=run))}
         is_fed = rd.runs.is_fed(run)
     facts: dict[str, object] = {**_facts_of(report), "is_fed": is_fed, "failures": codes}
     facts |= {"target": options.target, "source": options.source, "hold_max": options.hold_max}

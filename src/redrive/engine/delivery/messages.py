@@ -29,7 +29,10 @@ from redrive.sinks.base import (
     wants_payload,
 )
 from redrive.store.protocol import Store
-from redrive.store.records import Row
+from redrive.store.statements import outbox as outbox_sql
+from redrive.store.statements import transfer as transfer_sql
+from redrive.store.statements import workers as worker_sql
+from redrive.store.statements.outbox import Notice
 
 HISTORY_MAX: Final = 20
 """How many attempts a letter carries: the last ones."""
@@ -37,48 +40,20 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What decoding raises for a value that is not JSON, not text, or nested too deep."""
 
 
-class Notice(msgspec.Struct, frozen=True):
-    """One notice: a row of `notices_for`. It is about a breaker, a run, a letter, or a failed attempt."""
-
-    id: int
-    job: int | None
-    dispatch: int | None
-    attempt: int | None
-    """None, as all that is the attempt's, when there is no attempt, or it was pruned."""
-    outcome: str | None
-    code: str | None
-    message: str | None
-    decision: str | None
-    ended_at: float | None
-    round: int | None
-    run_at: float | None
-    http_status: int | None
-    notes: str | None
-    key: str | None
-    exception: str | None
-    letter: int | None
-    event: str | None
-    state: str | None
-    at: float
-    change: int | None
-    run: int | None
-    tries: int
-
-
 def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
     """Return the event for a notice of a failed attempt; None when its job was pruned."""
-    if notice.outcome is None or notice.ended_at is None:
+    if notice.job is None or notice.attempt is None or notice.round is None or notice.outcome is None:
         return None
     reason, sentence = reason_and_sentence(notice.decision)
-    found = store.query("letter_for_sink", notice.letter) if notice.letter is not None else []
+    found = store.query(outbox_sql.letter_for_sink(letter=notice.letter)) if notice.letter is not None else []
     letter = _letter_fields(found[0]) if found else {"category": category_of(lane, str(notice.code))}
     return Event(
         kind=notice.outcome,
-        job_id=cast("int", notice.job),
+        job_id=notice.job,
         pipeline=lane.pipeline.name,
         stage=lane.stage.name,
-        attempt=cast("int", notice.attempt),
-        round=cast("int", notice.round),
+        attempt=notice.attempt,
+        round=notice.round,
         code=str(notice.code),
         message=str(notice.message),
         reason=str(reason),
@@ -106,27 +81,24 @@ def _due_at(notice: Notice) -> float | None:
             return notice.ended_at if notice.outcome == "dead" else notice.run_at
 
 
-def breaker_members(row: Row) -> dict[str, object]:
-    """Return the members of a change of a breaker, with its sentence; `row` is of `breaker_changes`."""
-    id_, at, breaker, before, after, cause, code, actor, reason = row
+def breaker_members(row: worker_sql.ChangeRow) -> dict[str, object]:
+    """Return the members of a change of a breaker, with its sentence."""
     sentence = change_text(
-        str(before),
-        str(after),
-        code=cast("str | None", code),
-        operator=str(actor) if cause == "operator" else None,
-        reason=cast("str | None", reason),
+        row.before,
+        row.after,
+        code=row.code,
+        operator=row.actor if row.cause == "operator" else None,
+        reason=row.reason,
     )
-    found: dict[str, object] = {"id": id_, "at": instant(at), "breaker": breaker, "before": before}
-    found |= {"after": after, "cause": cause, "code": code, "actor": actor, "reason": reason}
-    return {**found, "sentence": sentence}
+    return {**row._asdict(), "at": instant(row.at), "sentence": sentence}
 
 
 def breaker_change(store: Store, notice: Notice, *, now: float) -> BreakerChange | None:
     """Return the change of a breaker for a notice; None when there were so many since that it was deleted."""
-    rows = store.query("breaker_change", notice.change)
+    rows = [] if notice.change is None else store.query(worker_sql.breaker_change(change=notice.change))
     if not rows:
         return None
-    delivery = f"{store.query('installation')[0][0]}-breaker-{notice.change}"
+    delivery = f"{store.query(transfer_sql.installation())[0]}-breaker-{notice.change}"
     return msgspec.convert(
         {**breaker_members(rows[0]), "delivery": delivery, "sent_at": instant(now)}, BreakerChange
     )
@@ -143,14 +115,16 @@ def category_of(lane: Lane, code: str) -> str | None:
 
 def sunk_letter(store: Store, lane: Lane, notice: Notice, *, now: float, sink: Sink) -> SunkLetter | None:
     """Return the letter for a notice, with the values that the sink asks for; None when its job was pruned."""
-    found = store.query("letter_for_sink", notice.letter)
+    job, dispatch = notice.job, notice.dispatch
+    if job is None or dispatch is None or notice.letter is None:
+        return None
+    found = store.query(outbox_sql.letter_for_sink(letter=notice.letter))
     if not found and notice.outcome is None:
         return None
-    job, dispatch = notice.job, notice.dispatch
     letter = _letter_fields(found[0]) if found else {**_BLANK, **_attempt_fields(lane, notice)}
-    attempts = store.query("attempts_for_sink", job, dispatch, HISTORY_MAX)
+    attempts = store.query(outbox_sql.attempts_for_sink(job=job, dispatch=dispatch, limit=HISTORY_MAX))
     change = {
-        "delivery": f"{store.query('installation')[0][0]}-{job}-{dispatch}-{notice.id}",
+        "delivery": f"{store.query(transfer_sql.installation())[0]}-{job}-{dispatch}-{notice.id}",
         "event": notice.event,
         "state": notice.state,
         "changed_at": instant(notice.at),
@@ -159,10 +133,12 @@ def sunk_letter(store: Store, lane: Lane, notice: Notice, *, now: float, sink: S
         "dispatch": dispatch,
     }
     history = {
-        "attempts": cast("int", attempts[0][-1]) if attempts else 0,
+        "attempts": attempts[0].in_all if attempts else 0,
         "history": tuple(_attempt_of(row) for row in reversed(attempts)),
-        "payload": _value_of(store.query("payload_for_sink", job)) if wants_payload(sink) else None,
-        "input": _input_of(store, (job, lane.id, letter["round"]), wanted_input(sink)),
+        "payload": _value_of(store.query(outbox_sql.payload_for_sink(job=job)))
+        if wants_payload(sink)
+        else None,
+        "input": _input_of(store, job, lane.id, letter["round"], wanted_input(sink)),
     }
     return msgspec.convert({**change, **letter, **history}, SunkLetter)
 
@@ -201,37 +177,20 @@ _BLANK: Final[dict[str, object]] = {
 }
 
 
-def _letter_fields(row: Row) -> dict[str, object]:
+def _letter_fields(row: outbox_sql.LetterForSink) -> dict[str, object]:
     """Return the fields from a letter's row."""
-    letter_id, pipeline, stage, round_, code, category, is_retryable, exception, *texts = row
-    message, stack, print_, reason, context, first_at, last_at, is_escalated, follows, *more = texts
-    key, owner, diagnosis, assignee, evidence, replay = more
     return {
-        "letter_id": letter_id,
-        "pipeline": pipeline,
-        "stage": stage,
-        "round": round_,
-        "code": _text(code),
-        "category": _text(category),
-        "is_retryable": bool(is_retryable),
-        "error_class": _text(code),
-        "exception": _text(exception),
-        "message": _text(message),
-        "last_stack": _text(stack),
-        "fingerprint": _text(print_),
-        "reason": _text(reason),
-        "sanitized_context": _context_of(context),
-        "first_failure_at": instant(first_at),
-        "last_failure_at": instant(last_at),
-        "is_escalated": bool(is_escalated),
-        "follows": follows,
+        **row._asdict(),
+        "letter_id": row.id,
+        "error_class": row.code,
+        "last_stack": row.stack,
+        "sanitized_context": _context_of(row.context),
+        "first_failure_at": instant(row.first_failure_at),
+        "last_failure_at": instant(row.last_failure_at),
         # The submitter of the job set both; the store has them unredacted, because they are searched.
-        "key": None if key is None else redact(str(key)),
-        "owner": None if owner is None else redact(str(owner)),
-        "diagnosis": diagnosis,
-        "assignee": assignee,
-        "evidence": evidence,
-        "replay": replay,
+        "key": None if row.key is None else redact(row.key),
+        "owner": None if row.owner is None else redact(row.owner),
+        "replay": row.replay_id,
     }
 
 
@@ -246,42 +205,39 @@ def _notes_of(encoded: object) -> dict[str, str]:
         return {}
 
 
-def _context_of(encoded: object) -> dict[str, object]:
-    if not isinstance(encoded, bytes):
-        return {}
+def _context_of(encoded: bytes) -> dict[str, object]:
     try:
         return msgspec.json.decode(encoded, type=dict[str, object])
     except UNREADABLE:
         return {}
 
 
-def _input_of(store: Store, stage: Row, wanted: str) -> object | None:
-    """Return the input of the stage that failed: of a job, a lane and a round."""
-    if wanted == EXCLUDE:
+def _input_of(store: Store, job: int, lane: int, round_: object, wanted: str) -> object | None:
+    """Return the input of the stage that failed."""
+    if wanted == EXCLUDE or not isinstance(round_, int):
         return None
-    value = _value_of(store.query("input_for_sink", *stage))
+    value = _value_of(store.query(outbox_sql.input_for_sink(job=job, lane=lane, round=round_)))
     return value if wanted == INCLUDE else redact_mapping(value)
 
 
-def _value_of(rows: list[Row]) -> object | None:
-    if not rows or not isinstance(rows[0][0], bytes):
+def _value_of(rows: list[bytes | None]) -> object | None:
+    if not rows or rows[0] is None:
         return None
     try:
-        return cast("object", msgspec.json.decode(rows[0][0]))
+        return cast("object", msgspec.json.decode(rows[0]))
     except UNREADABLE:
         return None
 
 
-def _attempt_of(row: Row) -> SunkAttempt:
-    dispatch, stage, round_, attempt, outcome, code, http_status, started_at, ended_at, _ = row
+def _attempt_of(row: outbox_sql.AttemptForSink) -> SunkAttempt:
     return SunkAttempt(
-        dispatch=cast("int", dispatch),
-        stage=str(stage),
-        round=cast("int", round_),
-        attempt=cast("int", attempt),
-        outcome=str(outcome),
-        code=None if code is None else str(code),
-        http_status=cast("int | None", http_status),
-        started_at=instant(started_at),
-        ended_at=instant(ended_at),
+        dispatch=row.dispatch,
+        stage=row.stage,
+        round=row.round,
+        attempt=row.attempt,
+        outcome=row.outcome,
+        code=row.code,
+        http_status=row.http_status,
+        started_at=instant(row.started_at),
+        ended_at=instant(row.ended_at),
     )

@@ -18,25 +18,28 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, TypeVar, cast
 
 from redrive.engine.clock import Clock
-from redrive.engine.delivery.messages import Notice, breaker_change, event_of, sunk_letter
+from redrive.engine.delivery.messages import breaker_change, event_of, sunk_letter
 from redrive.engine.delivery.recipients import Recipient, pause, recipients_of
 from redrive.engine.error_text import error_text
 from redrive.engine.outage import Outage
 from redrive.engine.pipeline.lanes import Lane
-from redrive.engine.pipeline.pipeline import Event
-from redrive.engine.runs.runs import RunReport, Runs
+from redrive.engine.runs.runs import Runs
 from redrive.engine.worker.dead_letter import as_failure
 from redrive.engine.worker.threads import AskStore, RunBlocking
 from redrive.errors import StoreError
 from redrive.redaction.process import redact
-from redrive.sinks.base import BreakerChange, SunkLetter, wants_values
+from redrive.sinks.base import wants_values
 from redrive.store.protocol import Store
-from redrive.store.records import LaneId, Row, Settlement, Step
+from redrive.store.records import LaneId, Settlement, Step
+from redrive.store.statements import outbox as outbox_sql
+from redrive.store.statements import runs as run_sql
+from redrive.store.statements.outbox import Notice
 
 logger = logging.getLogger("redrive.hooks")
+T = TypeVar("T")
 
 BATCH: Final = 20
 HOOK_SECONDS: Final = 30.0
@@ -162,8 +165,8 @@ class Delivery:
                 if self._is_paused(recipient, now):
                     recipient.next_at = min(recipient.next_at, recipient.paused_until)
                     break
-                due = functools.partial(self._store.query, "notices_for", lane.id, recipient.name, now, BATCH)
-                notices = [Notice(*row) for row in cast("list[tuple[Any, ...]]", await self._ask(due))]
+                due = outbox_sql.notices_for(lane=lane.id, recipient=recipient.name, now=now, limit=BATCH)
+                notices = await self._ask(functools.partial(self._store.query, due))
                 if notices and await self._take(notices, now + HIDDEN_SECONDS):
                     count += len(notices)
                     await self._deliver_batch(recipient, lane, notices)
@@ -184,7 +187,10 @@ class Delivery:
 
     async def _take(self, notices: list[Notice], hidden_until: float) -> bool:
         """Hide notices from others; return False when another worker took one of them first."""
-        takes = [Step("take_notice", (hidden_until, each.id, each.tries), rows=1) for each in notices]
+        takes = [
+            outbox_sql.take_notice(hidden_until=hidden_until, notice=each.id, tries=each.tries).touching(1)
+            for each in notices
+        ]
         return await self._ask(lambda: self._store.apply(*takes)) is not None
 
     async def _deliver_batch(self, recipient: Recipient, lane: Lane, notices: list[Notice]) -> None:
@@ -200,7 +206,10 @@ class Delivery:
                 after.append(_postponed(notice, due_at, tries=notice.tries))
             elif (delivered := await self._deliver_one(recipient, lane, notice)) is not None:
                 recipient.failures = 0
-                after += [Step("drop_notice", (notice.id,)), *_receipt_of(recipient, notice, delivered, now)]
+                after += [
+                    outbox_sql.drop_notice(notice=notice.id),
+                    *_receipt_of(recipient, notice, delivered, now),
+                ]
             else:
                 now, tries = self._clock.wall(), notice.tries + 1
                 recipient.failed(now)
@@ -235,26 +244,26 @@ class Delivery:
         """Return the name of the recipient and the call; None when there is nothing to deliver, or the hook no longer exists."""
         sink, now = recipient.sink, self._clock.wall()
         if notice.run is not None:
-            read_run = functools.partial(self._store.query, "run", notice.run)
+            read_run = functools.partial(self._store.query, run_sql.run(run=notice.run))
             hear_run = lane.pipeline.on_run_end if await self._ask(read_run) else None
             if hear_run is None:
                 return "hook on_run_end", None
-            report = await self._ask_store(functools.partial(Runs(self._store).report, notice.run))
-            return "hook on_run_end", functools.partial(hear_run, cast("RunReport", report))
+            report = await self._ask(functools.partial(Runs(self._store).report, notice.run))
+            return "hook on_run_end", functools.partial(hear_run, report)
         if notice.change is not None:
             read_change = functools.partial(breaker_change, self._store, notice, now=now)
-            change = cast("BreakerChange | None", await self._ask_store(read_change))
+            change = await self._ask(read_change)
             hear = lane.pipeline.on_breaker if sink is None else getattr(sink, "deliver_breaker", None)
             what = "hook on_breaker" if sink is None else f"sink {recipient.name}"
             return what, None if change is None or hear is None else functools.partial(hear, change)
         if sink is None:
             read_event = functools.partial(event_of, self._store, lane, notice)
-            event = cast("Event | None", await self._ask_store(read_event))
+            event = await self._ask(read_event)
             hook = None if event is None else lane.pipeline.hooks.get(event.kind)
             what = f"hook on_{notice.outcome}"
             return what, None if hook is None or event is None else functools.partial(hook, event)
         read = functools.partial(sunk_letter, self._store, lane, notice, now=now, sink=sink)
-        letter = cast("SunkLetter | None", await self._ask_store(read))
+        letter = await self._ask(read)
         what = f"sink {recipient.name} with the dead letter"
         return what, None if letter is None else functools.partial(sink.deliver, letter)
 
@@ -283,8 +292,8 @@ class Delivery:
             # An exception raised here refers to this frame; without this, the two would keep each other alive.
             del answer, pending
 
-    async def _ask(self, question: Callable[[], list[Row] | list[list[Row]] | None]) -> list[Row]:
-        return cast("list[Row]", await self._ask_store(question))
+    async def _ask(self, question: Callable[[], T]) -> T:
+        return cast("T", await self._ask_store(question))
 
 
 def _receipt_of(recipient: Recipient, notice: Notice, delivered: Delivered, now: float) -> list[Step]:
@@ -292,7 +301,11 @@ def _receipt_of(recipient: Recipient, notice: Notice, delivered: Delivered, now:
     if recipient.sink is None or notice.letter is None or not isinstance(delivered.answer, str):
         return []
     receipt = redact(delivered.answer)[:RECEIPT_MAX]
-    return [Step("put_receipt", (notice.letter, recipient.name, receipt, now))] if receipt else []
+    return (
+        [outbox_sql.put_receipt(letter=notice.letter, sink=recipient.name, receipt=receipt, now=now)]
+        if receipt
+        else []
+    )
 
 
 def _about(notice: Notice) -> str:
@@ -303,7 +316,9 @@ def _about(notice: Notice) -> str:
 
 def _postponed(notice: Notice, due_at: float, *, tries: int) -> Step:
     """Return the step that makes a taken notice due again; `tries` is how often it was tried so far."""
-    return Step("postpone_notice", (due_at, tries, notice.id, notice.tries + 1))
+    return outbox_sql.postpone_notice(
+        due_at=due_at, tries=tries, notice=notice.id, tries_before=notice.tries + 1
+    )
 
 
 def _caught(call: Call, returned: Callable[[], None]) -> object:

@@ -17,6 +17,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.sinks.base import Sink, hears_breakers
 from redrive.store.protocol import Store
 from redrive.store.records import HOOK, LaneId, Step
+from redrive.store.statements import outbox as outbox_sql
 
 PAUSE_FIRST: Final = 5.0
 PAUSE_MAX: Final = 600.0
@@ -72,17 +73,20 @@ def record_listeners(store: Store, lanes: Mapping[LaneId, Lane]) -> None:
     steps: list[Step] = []
     for pipeline in {lane.pipeline.name: lane.pipeline for lane in lanes.values()}.values():
         listeners = _listeners_of(pipeline)
-        if set(store.query("listeners_of", pipeline.name)) != listeners:
-            steps.append(Step("drop_listeners", (pipeline.name,)))
-            steps += [Step("add_listener", (pipeline.name, *each)) for each in sorted(listeners)]
+        if set(store.query(outbox_sql.listeners_of(pipeline=pipeline.name))) != listeners:
+            steps.append(outbox_sql.drop_listeners(pipeline=pipeline.name))
+            steps += [
+                outbox_sql.add_listener(pipeline=pipeline.name, topic=topic, recipient=recipient)
+                for topic, recipient in sorted(listeners)
+            ]
         breakers = {
             (lane.id, lane.stage.breaker.name)
             for lane in lanes.values()
             if lane.pipeline is pipeline and lane.stage.breaker is not None
         }
-        if set(store.query("breakers_of_pipeline", pipeline.name)) != breakers:
-            steps.append(Step("drop_lane_breakers", (pipeline.name,)))
-            steps += [Step("add_lane_breaker", each) for each in sorted(breakers)]
+        if set(store.query(outbox_sql.breakers_of_pipeline(pipeline=pipeline.name))) != breakers:
+            steps.append(outbox_sql.drop_lane_breakers(pipeline=pipeline.name))
+            steps += [outbox_sql.add_lane_breaker(lane=lane, breaker=name) for lane, name in sorted(breakers)]
     if steps:
         store.apply(*steps)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,8 @@ from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.stage import Stage
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, JobId, LaneId, Row, Step, json_list
+from redrive.store.records import ClaimedJob, JobId, LaneId, json_list
+from redrive.store.statements import workers as worker_sql
 
 KEYS_MAX: Final = 64
 """Keys of a lane that one claim considers."""
@@ -80,21 +81,23 @@ class JobKeys:
 
     def mark(self, lane: LaneId) -> None:
         """Find the keys of jobs that have none yet."""
-        rows = self._store.query("jobs_without_key", lane, MARK_MAX)
+        rows = self._store.query(worker_sql.jobs_without_key(lane=lane, limit=MARK_MAX))
         if len(rows) == MARK_MAX:
-            rows += self._store.query("last_jobs_without_key", lane, MARK_MAX)
+            rows += self._store.query(worker_sql.last_jobs_without_key(lane=lane, limit=MARK_MAX))
         if rows:
-            found = {cast("int", row[0]): self._keys_in(self._lanes[lane], row) for row in rows}
+            found = {row.id: self._keys_in(self._lanes[lane], row) for row in rows}
             keyed_by = json_list(keyed_names(self._lanes[lane].stage))
-            self._store.apply(Step("put_keys", (json_list(list(found.items())), lane, keyed_by)))
+            self._store.apply(worker_sql.put_keys(keys=list(found.items()), lane=lane, keyed_by=keyed_by))
 
     def upcoming(self, lane: LaneId, now: float) -> list[str]:
         """Return keys of a lane that have a due job, each in its turn: those after the last one that was served come first."""
         cursor = self._cursors.get(lane, "")
-        rows = self._store.query("keys_of_lane", lane, cursor, now, KEYS_MAX)
+        rows = self._store.query(worker_sql.keys_of_lane(lane=lane, after=cursor, now=now, limit=KEYS_MAX))
         if cursor and len(rows) < KEYS_MAX:
-            rows += self._store.query("keys_of_lane", lane, "", now, KEYS_MAX - len(rows))
-        found = {str(key): bool(is_due) for key, is_due in rows}
+            rows += self._store.query(
+                worker_sql.keys_of_lane(lane=lane, after="", now=now, limit=KEYS_MAX - len(rows))
+            )
+        found = dict(rows)
         self._pages[lane] = list(found)
         return [key for key, is_due in found.items() if is_due]
 
@@ -127,9 +130,8 @@ class JobKeys:
         """Remember the keys of claimed jobs."""
         claimed = {job.id: job.lane for job in jobs if job.lane in self._lanes}
         if claimed:
-            for job, key in self._store.query("keys_of_jobs", json_list(list(claimed))):
-                job_id = cast("JobId", job)
-                self._of_job[job_id] = (claimed[job_id], str(key))
+            for job, key in self._store.query(worker_sql.keys_of_jobs(ids=list(claimed))):
+                self._of_job[JobId(job)] = (claimed[JobId(job)], key)
 
     def forget_others(self, leased: Iterable[ClaimedJob]) -> None:
         """Forget the keys of jobs that are no longer leased."""
@@ -161,20 +163,17 @@ class JobKeys:
             fix="Correct the function, then replay the job.",
         )
 
-    def _keys_in(self, lane: Lane, row: Row) -> str:
+    def _keys_in(self, lane: Lane, row: worker_sql.JobWithoutKey) -> str:
         """Return the keys of a job as they are stored."""
-        id_, key, owner, priority, run, value = cast(
-            "tuple[int, str | None, str | None, int, int | None, bytes]", row
-        )
         view = JobView(
-            id_,
+            row.id,
             lane.pipeline.name,
             lane.stage.name,
-            key,
-            owner,
-            priority,
-            run,
-            bytes(value or b"null"),
+            row.key,
+            row.owner,
+            row.priority,
+            row.run_id,
+            row.input or b"null",
             lane.stage.input,
         )
         try:
@@ -213,9 +212,9 @@ def _record(store: Store, lanes: Mapping[LaneId, Lane]) -> None:
     for id_, lane in lanes.items():
         named = keyed_names(lane.stage)
         keyed_by = json_list(named) if named else None
-        if [keyed_by] != [row[0] for row in store.query("keyed_by", id_)]:
+        if [keyed_by] != store.query(worker_sql.keyed_by(lane=id_)):
             store.apply(
-                Step("drop_keys", (id_,)),
-                Step("drop_leased_keys", (id_,)),
-                Step("set_keyed_by", (keyed_by, id_)),
+                worker_sql.drop_keys(lane=id_),
+                worker_sql.drop_leased_keys(lane=id_),
+                worker_sql.set_keyed_by(keyed_by=keyed_by, lane=id_),
             )

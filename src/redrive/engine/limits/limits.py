@@ -29,7 +29,8 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Settlement, Step
+from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Settlement
+from redrive.store.statements import workers as worker_sql
 
 METERS_MAX: Final = 1_000
 """Keys of limits that a worker keeps in memory, besides those in use."""
@@ -338,7 +339,7 @@ class SharedLimits:
         return (
             breaker is not None
             and breaker.key is not None
-            and bool(self._store.query("is_all_held", lane)[0][0])
+            and self._store.query(worker_sql.is_all_held(lane=lane))[0]
         )
 
     def _startable(
@@ -410,7 +411,7 @@ class SharedLimits:
             self._meters = {key: meter for key, meter in self._meters.items() if not meter.is_idle}
         if self.keys.lanes and now >= self._kept_up_at + UPKEEP_SECONDS:
             self._kept_up_at = now
-            self._store.apply(Step("drop_old_limits", (now - FORGET_SECONDS,)))
+            self._store.apply(worker_sql.drop_old_limits(before=now - FORGET_SECONDS))
             self._breakers.forget_idle(now)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -17,7 +17,8 @@ from redrive.core import limit_state as step
 from redrive.core.limit import Limit
 from redrive.core.limit_state import BLOCK_SECONDS, TURN_SECONDS, Block, LimitState, SlotRequest
 from redrive.store.protocol import Store
-from redrive.store.records import Step
+from redrive.store.statements import workers as worker_sql
+from redrive.store.steps import limit_swap
 
 SWAPS_MAX: Final = 100
 """How often one change is tried against other workers before it is left to the next commit."""
@@ -66,8 +67,8 @@ class Meter:
 
     def read(self) -> None:
         """Read what all workers have made of it."""
-        rows = self._store.query("limit", self.limit.name, self.key)
-        raw = cast("bytes", rows[0][0]) if rows else None
+        rows = self._store.query(worker_sql.limit(name=self.limit.name, key=self.key))
+        raw = rows[0] if rows else None
         if raw != self._raw:
             self._raw, self.state = raw, LimitState() if raw is None else DECODE_LIMIT(raw)
         if self.state.paused_until != self._pause:
@@ -79,12 +80,8 @@ class Meter:
             after = change(self.state)
             if after == self.state:
                 return True
-            raw, known = ENCODE_LIMIT(after), (self.limit.name, self.key)
-            swap = (
-                Step("add_limit", (*known, raw, now), rows=1)
-                if self._raw is None
-                else Step("swap_limit", (*known, raw, now, self._raw), rows=1)
-            )
+            raw = ENCODE_LIMIT(after)
+            swap = limit_swap(self.limit.name, self.key, before=self._raw, after=raw, now=now)
             if self._store.apply(swap) is not None:
                 self._raw, self.state = raw, after
                 return True
@@ -210,7 +207,7 @@ class Meter:
                 self._wanted = needed, _ = (asked, now)
         if has == needed and not (others and needed) and (mine is None) == (needed == 0):
             return has
-        live = {str(row[0]) for row in self._store.query("worker_ids")} if others else {self._worker()}
+        live = set(self._store.query(worker_sql.worker_ids())) if others else {self._worker()}
         request = SlotRequest(self._worker(), needed, used)
         after = step.shared(self.limit, self.state, now, request, live)
         if after.shares != self.state.shares:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Final
 
 from redrive.core.breaker import Breaker
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -14,6 +14,7 @@ from redrive.engine.pipeline.resources import OpenedResources, resources_for
 from redrive.engine.pipeline.stage import Stage
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId
+from redrive.store.statements import transfer as transfer_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ def lanes_of(
 
 def installation_of(store: Store) -> Installation:
     """Return what identifies this database among others."""
-    rows = cast("list[tuple[str, int, int, bytes]]", store.query("installations"))
-    return Installation(tuple((id_, first) for id_, first, _, _ in rows), bytes(rows[0][3]))
+    rows = store.query(transfer_sql.installations())
+    return Installation(tuple((row.id, row.first_job) for row in rows), rows[0].secret)
 
 
 def breakers_of(lanes: Mapping[LaneId, Lane]) -> list[Breaker]:

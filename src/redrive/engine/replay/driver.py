@@ -35,7 +35,11 @@ from redrive.engine.worker.threads import AskStore
 from redrive.errors import StoreError, StoreUnavailableError
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
-from redrive.store.records import Row, Step
+from redrive.store.records import Step
+from redrive.store.statements import operations as operation_sql
+from redrive.store.statements import release as release_sql
+from redrive.store.statements import replays as replay_sql
+from redrive.store.statements import triage as triage_sql
 
 logger = logging.getLogger("redrive.replays")
 
@@ -94,8 +98,8 @@ class ReplayDriver:
     def drive(self) -> float:
         """Take one turn in every replay we have the lease for; return in how many seconds to look again."""
         waits = [LOOK_SECONDS]
-        for row in self._store.query("live_replays"):
-            if row[1] not in self._pipelines:
+        for row in self._store.query(replay_sql.live_replays()):
+            if row.pipeline not in self._pipelines:
                 continue
             try:
                 replay = replay_of(row)
@@ -105,7 +109,7 @@ class ReplayDriver:
                 raise
             except Exception as error:  # noqa: BLE001 - one replay must not keep the others waiting.
                 # Mostly another process was faster with a key or a letter; the next turn reads the present state.
-                logger.warning("replay %s will retry its turn: %s", row[0], redact(repr(error)))
+                logger.warning("replay %s will retry its turn: %s", row.id, redact(repr(error)))
         return min(waits)
 
     def _take(self, replay: Replay) -> bool:
@@ -113,10 +117,12 @@ class ReplayDriver:
         name, now = self._name(), self._clock.wall()
         if replay.driver == name and replay.driven_until - now > DRIVE_SECONDS / 2:
             return True
-        step = Step("drive_replay", (name, now + DRIVE_SECONDS, replay.id, now), rows=1)
+        step = replay_sql.drive_replay(
+            driver=name, until=now + DRIVE_SECONDS, replay=replay.id, now=now
+        ).touching(1)
         return self._store.apply(step) is not None
 
-    def _turn(self, replay: Replay, row: Row) -> float:
+    def _turn(self, replay: Replay, row: replay_sql.ReplayRow) -> float:
         match replay.status:
             case "marking":
                 return self._mark(replay, options_of(row))
@@ -130,7 +136,9 @@ class ReplayDriver:
         """Mark the letters of the next window as this replay's."""
         end = min(replay.marked_to + MARK_WINDOW, replay.cutoff)
         self._store.apply(
-            Step("set_marked_to", (end, replay.id, self._name(), replay.marked_to), rows=1),
+            replay_sql.set_marked_to(
+                marked_to=end, replay=replay.id, driver=self._name(), before=replay.marked_to
+            ).touching(1),
             *mark_steps(
                 replay.id,
                 (replay.marked_to, end),
@@ -145,12 +153,11 @@ class ReplayDriver:
         counts = counts_of(self._store, replay.id)
         now = self._clock.wall()
         turn = next_turn(replay.plan, counts, replay.pardoned, next_at=replay.next_at, now=now)
-        fence = (replay.id, self._name())
         match turn:
             case Stop(why):
                 self._stop(replay, why, now)
             case Finish():
-                self._store.apply(Step("finish_replay", (now, *fence)))
+                self._store.apply(replay_sql.finish_replay(now=now, replay=replay.id, driver=self._name()))
                 self._is_news = True
             case Wait(until=until):
                 self._patience = min(2 * self._patience, WAIT_SECONDS)
@@ -166,10 +173,10 @@ class ReplayDriver:
 
     def _stop(self, replay: Replay, why: str, now: float) -> None:
         """Stop a replay, with its line of the operator log, in one transaction."""
-        line = (now, redact(self._name()), "stop", f"replay {replay.id}", why)
+        act = operation_sql.Act(now, redact(self._name()), "stop", f"replay {replay.id}", why)
         answer = self._store.apply(
-            Step("log_replay", (*line, "stopped", replay.id)),
-            Step("stop_replay", (why, replay.id, self._name()), rows=1),
+            replay_sql.log_replay(act=act, after="stopped", replay=replay.id),
+            replay_sql.stop_replay(why=why, replay=replay.id, driver=self._name()).touching(1),
         )
         if answer is not None:
             logger.warning("replay %s stopped itself: %s", replay.id, why)
@@ -179,7 +186,9 @@ class ReplayDriver:
         limit = min(turn.letters, RELEASE_MAX)
         pipeline = self._pipelines[replay.pipeline]
         from_start = replay.plan.from_start
-        batch = batch_of(self._store.query("replay_batch", replay.id, int(from_start), limit))
+        batch = batch_of(
+            self._store.query(release_sql.replay_batch(replay=replay.id, from_start=from_start, limit=limit))
+        )
         able: list[Candidate] = []
         skips: list[Step] = []
         for candidate in batch.candidates:
@@ -196,7 +205,9 @@ class ReplayDriver:
             release_steps(self._store, chosen, replay=replay.id, first_lane=first, now=now) if able else []
         )
         next_at = _next_at(turn, replay, len(able), now)
-        fence = Step("set_next_release", (next_at, replay.id, self._name()), rows=1)
+        fence = replay_sql.set_next_release(next_at=next_at, replay=replay.id, driver=self._name()).touching(
+            1
+        )
         self._is_news |= self._store.apply(fence, *skips, *released) is not None
         return bool(batch.candidates)
 
@@ -211,28 +222,42 @@ def mark_steps(
 ) -> list[Step]:
     """Return the steps that mark and count a replay's letters in a window of ids; none that came into the set after `moves`."""
     states = FREE if is_evidence_optional else (LetterState.READY,)
-    moved_until = LATEST if which.state is None else moves
-    row = (*which.row(states), *window, replay, moves, moved_until)
-    return [Step("mark_letters", row), Step("count_marked", (replay, *window))]
+    after, last = window
+    mark = replay_sql.mark_letters(
+        which=which.terms(states),
+        after=after,
+        last=last,
+        replay=replay,
+        freed=moves,
+        moved=LATEST if which.state is None else moves,
+    )
+    return [mark, replay_sql.count_marked(replay=replay, after=after, last=last)]
 
 
 def unmark(store: Store, replay: int, now: float) -> bool:
     """Unmark some letters of a replay that is being cancelled; return whether it has ended with that."""
     answer = store.apply(
-        Step("next_move"),
-        Step("unmark_letters", (replay, MARK_WINDOW)),
-        Step("end_cancelled", (now, replay)),
+        triage_sql.next_move(),
+        replay_sql.unmark_letters(replay=replay, limit=MARK_WINDOW),
+        replay_sql.end_cancelled(now=now, replay=replay),
     )
     return answer is not None and len(answer[1]) < MARK_WINDOW
 
 
 def skip_steps(replay: int, letter: int, obstacle: Obstacle, now: float) -> list[Step]:
     """Return the steps that skip a letter of a replay, with the obstacle."""
-    why = (obstacle.kind, obstacle.job, obstacle.stage, obstacle.detail)
     return [
-        Step("next_move"),
-        Step("skip_letter", (replay, letter, *why, now)),
-        Step("drop_skipped", (letter, replay)),
+        triage_sql.next_move(),
+        replay_sql.skip_letter(
+            replay=replay,
+            letter=letter,
+            kind=obstacle.kind,
+            job=obstacle.job,
+            stage=obstacle.stage,
+            detail=obstacle.detail,
+            now=now,
+        ),
+        replay_sql.drop_skipped(letter=letter, replay=replay),
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from redrive.core.lifecycle import LetterState
-from redrive.store.records import Row, json_list
+from redrive.store.statements.letters import GroupTerms, LetterTerms
 
 LATEST: Final = 2**62
 """Greater than the number of any act that moved letters."""
@@ -47,13 +47,13 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
         rest = (self.owner, self.key, self.since, self.until, self.ids, self.escalated)
         return all(each is None for each in (*rest, self.assignee, self.run))
 
-    def group_row(self, among: Sequence[str] = STATES) -> Row:
+    def group_terms(self, among: Sequence[str] = STATES) -> GroupTerms:
         """Return the parameters that choose groups, and the states; only states of `among`."""
-        states = [state for state in among if self.state in {None, state}]
-        return (self.pipeline, self.stage, self.code, self.category, self.group, json_list(states))
+        states = [str(state) for state in among if self.state in {None, state}]
+        return GroupTerms(self.pipeline, self.stage, self.code, self.category, self.group, states)
 
-    def row(self, among: Sequence[str] = STATES) -> Row:
-        """Return all parameters of the filter, in the order in which every statement takes them."""
-        ids = None if self.ids is None else json_list(self.ids)
+    def terms(self, among: Sequence[str] = STATES) -> LetterTerms:
+        """Return all parameters of the filter, as every statement over letters takes them."""
+        ids = None if self.ids is None else list(self.ids)
         letter = (self.owner, self.key, ids, self.escalated, self.assignee, self.run)
-        return (*self.group_row(among), self.since, self.until, *letter)
+        return LetterTerms(*self.group_terms(among), self.since, self.until, *letter)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, cast
 
 import msgspec
 
@@ -12,7 +11,7 @@ from redrive.core.decoding import prepare
 from redrive.core.replay import Counts, Plan
 from redrive.engine.replay.filter import LetterFilter
 from redrive.store.protocol import Store
-from redrive.store.records import Row
+from redrive.store.statements import replays as replay_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +39,6 @@ class Replay:
     moves: int
 
 
-_COLUMNS: Final = (
-    "id pipeline status filter options cutoff marked_to expected pardoned next_at why note driver driven_until actor created_at"
-    " ended_at closed_at moves"
-).split()
-
-
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a replay, as they are stored."""
 
@@ -53,23 +46,21 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_evidence_optional: bool = False
 
 
-def replay_of(row: Row) -> Replay:
+def replay_of(row: replay_sql.ReplayRow) -> Replay:
     """Return a replay from its row."""
-    facts: dict[str, object] = dict(zip(_COLUMNS, row, strict=True))
-    facts |= {name: msgspec.json.decode(cast("bytes", facts[name])) for name in ("filter", "pardoned")}
-    return msgspec.convert({**facts, "plan": options_of(row).plan}, Replay)
+    filter_, pardoned = msgspec.json.decode(row.filter), msgspec.json.decode(row.pardoned)
+    facts = {**row._asdict(), "filter": filter_, "pardoned": pardoned, "plan": options_of(row).plan}
+    return msgspec.convert(facts, Replay)
 
 
-def options_of(row: Row) -> ReplayOptions:
+def options_of(row: replay_sql.ReplayRow) -> ReplayOptions:
     """Return the options of a replay from its row."""
-    return msgspec.json.decode(cast("bytes", row[4]), type=ReplayOptions)
+    return msgspec.json.decode(row.options, type=ReplayOptions)
 
 
 def counts_of(store: Store, replay: int) -> Counts:
     """Return how many letters of a replay are in which state."""
-    return msgspec.convert(
-        {str(standing): letters for standing, letters in store.query("replay_counts", replay)}, Counts
-    )
+    return msgspec.convert(dict(store.query(replay_sql.replay_counts(replay=replay))), Counts)
 
 
 prepare(Replay, ReplayOptions)

@@ -9,7 +9,7 @@ with replaces the stored value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -18,7 +18,10 @@ from redrive.engine.pipeline.codec import Codec
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.errors import SerializationError
 from redrive.store.protocol import Store
-from redrive.store.records import INLINE_MAX, JobId, LaneId, Row, Step, json_list
+from redrive.store.records import INLINE_MAX, JobId, LaneId, Step
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import release as release_sql
+from redrive.store.statements import workers as worker_sql
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -55,23 +58,23 @@ _FAILED: Final = JobState.FAILED.value
 _CANDIDATES: Final = msgspec.json.Decoder(list[Candidate]).decode
 
 
-def batch_of(rows: Sequence[Row]) -> Batch:
+def batch_of(rows: Sequence[release_sql.CandidateRows]) -> Batch:
     """Return a batch, which the store returns as one text."""
-    text, last_edit = rows[0]
-    return Batch(_CANDIDATES(cast("str", text)), cast("int", last_edit))
+    return Batch(_CANDIDATES(rows[0].candidates), rows[0].last_edit)
 
 
 def start_value(store: Store, candidate: Candidate) -> bytes | None:
     """Return the value the job would start with, as JSON; None if it was erased."""
+    rows: Sequence[bytes | None]
     if candidate.edit is not None:
-        rows = store.query("edited_value", candidate.edit)
+        rows = store.query(release_sql.edited_value(edit=candidate.edit))
     elif candidate.beside is not None:
-        rows = store.query("large_value", candidate.job, candidate.beside)
+        rows = store.query(worker_sql.large_value(job=candidate.job, dispatch=candidate.beside))
     elif candidate.erased_at is not None:
         return None
     else:
         return None if candidate.value is None else candidate.value.encode()
-    return cast("bytes | None", rows[0][0]) if rows else None
+    return rows[0] if rows else None
 
 
 _REASONS: Final = {
@@ -156,13 +159,15 @@ def release_steps(
 ) -> list[Step]:
     """Return the steps that release these letters, whole or not at all; with `first_lane`, as full restarts."""
     candidates = batch.candidates
-    letters = json_list([each.letter for each in candidates])
-    jobs = json_list([each.job for each in candidates])
-    steps = [
-        Step("count_taken", (letters, replay)),
+    letters = [each.letter for each in candidates]
+    jobs: list[int] = [each.job for each in candidates]
+    steps: list[Step] = [
+        release_sql.count_taken(ids=letters, replay=replay),
         # Before the letters: a notice of their change has the time from which their jobs are queued.
-        Step("replay_jobs", (jobs, now, first_lane), rows=len(candidates)),
-        Step("take_letters", (letters, replay, batch.last_edit), rows=len(candidates)),
+        release_sql.replay_jobs(ids=jobs, now=now, first_lane=first_lane).touching(len(candidates)),
+        release_sql.take_letters(ids=letters, replay=replay, last_edit=batch.last_edit).touching(
+            len(candidates)
+        ),
     ]
     for candidate in candidates:
         if candidate.edit is not None and (value := start_value(store, candidate)) is not None:
@@ -187,10 +192,10 @@ def first_lane_of(store: Store, pipeline: Pipeline | None, name: str) -> LaneId 
     """Return the lane of a pipeline's first stage; without its code, None if the store has several that could be it."""
     if pipeline is not None:
         return store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
-    rows = [row for row in store.query("lanes") if row[1] == name]
-    first = min(cast("int", row[3]) for row in rows)
-    found = [row for row in rows if row[3] == first]
-    return LaneId(cast("int", found[0][0])) if len(found) == 1 else None
+    lanes = [lane for lane in store.query(worker_sql.lanes()) if lane.pipeline == name]
+    first = min(lane.position for lane in lanes)
+    found = [lane for lane in lanes if lane.position == first]
+    return LaneId(found[0].id) if len(found) == 1 else None
 
 
 def by_name(pipelines: Iterable[Pipeline]) -> Mapping[str, Pipeline]:
@@ -201,9 +206,9 @@ def by_name(pipelines: Iterable[Pipeline]) -> Mapping[str, Pipeline]:
 def _edited(candidate: Candidate, value: bytes) -> list[Step]:
     """Replace the original by an edited value; the edit keeps the original."""
     if len(value) <= INLINE_MAX:
-        return [Step("put_input", (value, 0, candidate.job), rows=1)]
+        return [release_sql.put_input(input=value, input_from=0, job=candidate.job).touching(1)]
     # The failed dispatch had no output of its own, so its place is free.
     return [
-        Step("insert_value", (candidate.job, candidate.dispatch, value)),
-        Step("put_input", (None, candidate.dispatch, candidate.job), rows=1),
+        job_sql.insert_value(job=candidate.job, dispatch=candidate.dispatch, value=value),
+        release_sql.put_input(input=None, input_from=candidate.dispatch, job=candidate.job).touching(1),
     ]

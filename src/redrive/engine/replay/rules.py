@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import cast
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +20,8 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.wiring import Shape, shape_of
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
-from redrive.store.records import Row, Step
+from redrive.store.records import Step
+from redrive.store.statements import replays as replay_sql
 
 
 class OwnHint(Struct, frozen=True):
@@ -70,7 +70,7 @@ def record_rules(store: Store, pipelines: Iterable[Pipeline]) -> None:
     """Store the rules, hints and stages of pipelines where they have changed. Only workers do: whoever submits decides no rules."""
     steps: list[Step] = []
     for pipeline in pipelines:
-        rows = store.query("rules", pipeline.name)
+        rows = store.query(replay_sql.rules(pipeline=pipeline.name))
         present = _Kept(
             _hints_in(pipeline.codes),
             tuple(stage.name for stage in pipeline.stages),
@@ -85,8 +85,8 @@ def record_rules(store: Store, pipelines: Iterable[Pipeline]) -> None:
 
 
 def _put(pipeline: str, rules: ReplayRules, kept: _Kept) -> Step:
-    return Step(
-        "put_rules", (pipeline, msgspec.json.encode({**asdict(rules), **msgspec.structs.asdict(kept)}))
+    return replay_sql.put_rules(
+        pipeline=pipeline, rules=msgspec.json.encode({**asdict(rules), **msgspec.structs.asdict(kept)})
     )
 
 
@@ -96,7 +96,7 @@ def record_entry(store: Store, pipeline: Pipeline) -> None:
     Raises:
         ConfigurationError: its first stage is a later one for the workers, and its jobs would pass the stages before it by.
     """
-    first, rows = pipeline.stages[0].name, store.query("rules", pipeline.name)
+    first, rows = pipeline.stages[0].name, store.query(replay_sql.rules(pipeline=pipeline.name))
     known = _kept_in(rows).stages
     if not known:
         stages = tuple(stage.name for stage in pipeline.stages)
@@ -113,22 +113,22 @@ def record_entry(store: Store, pipeline: Pipeline) -> None:
 
 def rules_of(store: Store, pipeline: str) -> ReplayRules:
     """Return the rules of a pipeline, as recorded when it was last used."""
-    return _rules_in(store.query("rules", pipeline))
+    return _rules_in(store.query(replay_sql.rules(pipeline=pipeline)))
 
 
 def hints_of(store: Store, pipeline: str) -> tuple[OwnHint, ...]:
     """Return the hints of a pipeline's own codes, in order of precedence."""
-    return _kept_in(store.query("rules", pipeline)).hints
+    return _kept_in(store.query(replay_sql.rules(pipeline=pipeline))).hints
 
 
 def stages_of(store: Store, pipeline: str) -> tuple[str, ...]:
     """Return the stages of a pipeline, as the last worker that was started has them; none if nobody has used it."""
-    return _kept_in(store.query("rules", pipeline)).stages
+    return _kept_in(store.query(replay_sql.rules(pipeline=pipeline))).stages
 
 
 def payload_of(store: Store, pipeline: str) -> Shape | None:
     """Return the shape of a pipeline's payloads, as the last worker that was started has it; None if that may be anything."""
-    return _kept_in(store.query("rules", pipeline)).payload
+    return _kept_in(store.query(replay_sql.rules(pipeline=pipeline))).payload
 
 
 def known_breakers(store: Store) -> dict[str, KnownBreaker]:
@@ -139,13 +139,19 @@ def known_breakers(store: Store) -> dict[str, KnownBreaker]:
 def breakers_in_use(store: Store) -> list[tuple[str, KnownBreaker]]:
     """Return the breakers of every pipeline, each with the name of the pipeline."""
     return [
-        (str(row[1]), breaker) for row in store.query("all_rules") for breaker in _kept_in([row]).breakers
+        (row.pipeline, breaker)
+        for row in store.query(replay_sql.all_rules())
+        for breaker in _kept_in([row.rules]).breakers
     ]
 
 
 def limits_in_use(store: Store) -> list[tuple[str, KnownLimit]]:
     """Return the limits of every pipeline, each with the name of the pipeline."""
-    return [(str(row[1]), limit) for row in store.query("all_rules") for limit in _kept_in([row]).limits]
+    return [
+        (row.pipeline, limit)
+        for row in store.query(replay_sql.all_rules())
+        for limit in _kept_in([row.rules]).limits
+    ]
 
 
 def _limits_of(pipeline: Pipeline) -> tuple[KnownLimit, ...]:
@@ -177,12 +183,12 @@ def _breakers_of(pipeline: Pipeline) -> tuple[KnownBreaker, ...]:
     )
 
 
-def _rules_in(rows: Sequence[Row]) -> ReplayRules:
-    return msgspec.json.decode(cast("bytes", rows[0][0]), type=ReplayRules) if rows else ReplayRules()
+def _rules_in(rows: Sequence[bytes]) -> ReplayRules:
+    return msgspec.json.decode(rows[0], type=ReplayRules) if rows else ReplayRules()
 
 
-def _kept_in(rows: Sequence[Row]) -> _Kept:
-    return msgspec.json.decode(cast("bytes", rows[0][0]), type=_Kept) if rows else _Kept()
+def _kept_in(rows: Sequence[bytes]) -> _Kept:
+    return msgspec.json.decode(rows[0], type=_Kept) if rows else _Kept()
 
 
 def _hints_in(codes: CodeSet | None) -> tuple[OwnHint, ...]:

@@ -47,6 +47,7 @@ from redrive.errors import (
 )
 from redrive.store.protocol import Store
 from redrive.store.records import NewJob, RunId, SubmittedJob
+from redrive.store.statements import runs as run_sql
 
 logger = logging.getLogger("redrive.runs")
 
@@ -359,7 +360,9 @@ class Driver:
     async def _compare(self, jobs: Sequence[NewJob]) -> None:
         """Refuse a source that yields other items than before."""
         first = cast("int", jobs[0].ordinal)
-        rows = await self._ask(lambda: self._store.query("run_payloads", self._run, first, first + len(jobs)))
+        rows = await self._ask(
+            lambda: self._store.query(run_sql.run_payloads(run=self._run, first=first, end=first + len(jobs)))
+        )
         place = first_difference(jobs, rows)
         self._require(place is None, f"its source no longer yields the same item at position {place}")
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -24,7 +24,8 @@ from redrive.engine.runs.runs import KEEP_SECONDS, RunOptions, Runs, has_permane
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
-from redrive.store.records import Row, RunId, Settlement, Step, json_list
+from redrive.store.records import RunId, Settlement
+from redrive.store.statements import runs as run_sql
 
 logger = logging.getLogger("redrive.runs")
 
@@ -56,9 +57,9 @@ class RunStatusDriver:
         self._wake = asyncio.Event()
         self._has_live = False
         """Whether there was a run to decide at the last look: without one, commits are no reason to look again."""
-        self._unreadable: set[object] = set()
+        self._unreadable: set[int] = set()
         """Runs whose options cannot be read, and that are logged."""
-        self._checked: dict[tuple[object, Tally | None], int] = {}
+        self._checked: dict[tuple[int, Tally | None], int] = {}
         """How many items had ended when the budget of a run was last checked, by the run and what had ended when it was resumed."""
         self._aborting: dict[int, int] = {}
         """Runs whose items are being cancelled, and from which ordinal on."""
@@ -103,48 +104,49 @@ class RunStatusDriver:
     def decide(self) -> int:
         """Decide the status of every run that is due; return how many changed."""
         self._pause_again()
-        self._has_live = bool(self._store.query("has_live_runs")[0][0])
+        (self._has_live,) = self._store.query(run_sql.has_live_runs())
         if not self._has_live:
             return 0
         now = self._clock.wall()
         for run, first in tuple(self._aborting.items()):
             self._cancel_some(run, first, now)
-        rows = [row for row in self._store.query("live_runs", now) if row[0] != self._own_run]
-        live = {row[0] for row in rows}
+        rows = [row for row in self._store.query(run_sql.live_runs(now=now)) if row.id != self._own_run]
+        live = {row.id for row in rows}
         self._checked = {key: count for key, count in self._checked.items() if key[0] in live}
         return sum(self._decide_readable(row, now) for row in rows)
 
-    def _decide_readable(self, row: Row, now: float) -> bool:
+    def _decide_readable(self, row: run_sql.LiveRun, now: float) -> bool:
         """Decide a run unless its options cannot be read: that must not keep the others waiting."""
         try:
-            found = msgspec.json.decode(cast("bytes", row[2]), type=RunOptions)
+            found = msgspec.json.decode(row.options, type=RunOptions)
         except msgspec.MsgspecError as error:
-            if row[0] not in self._unreadable:
-                self._unreadable.add(row[0])
+            if row.id not in self._unreadable:
+                self._unreadable.add(row.id)
                 logger.error(  # noqa: TRY400 - the trace says nothing about the row.
-                    "run %s is not decided: its options cannot be read: %s", row[0], type(error).__name__
+                    "run %s is not decided: its options cannot be read: %s", row.id, type(error).__name__
                 )
             return False
         return self._decide_one(row, found, now)
 
-    def _decide_one(self, row: Row, found: RunOptions, now: float) -> bool:
-        run, status, _, total, complete, failed, cancelled, skipped, is_free = row
+    def _decide_one(self, row: run_sql.LiveRun, found: RunOptions, now: float) -> bool:
         tally = Tally(
-            total=cast("int", total),
-            succeeded=cast("int", complete),
-            dead=cast("int", failed),
-            cancelled=cast("int", cancelled),
-            skipped=cast("int", skipped),
+            total=row.total,
+            succeeded=row.complete,
+            dead=row.failed,
+            cancelled=row.cancelled,
+            skipped=row.skipped,
         )
-        before, reason = RunStatus(str(status)), None
+        before, reason = RunStatus(row.status), None
         if before is RunStatus.ABORTED and tally.open:
             # Who aborted it is gone.
-            self._aborting.setdefault(cast("int", run), 0)
+            self._aborting.setdefault(row.id, 0)
             return False
-        exceeded = self._exceeded(run, found, tally) if is_free and before is RunStatus.RUNNING else None
+        exceeded = (
+            self._exceeded(row.id, found, tally) if row.is_free and before is RunStatus.RUNNING else None
+        )
         if exceeded is not None and found.budget is not None and tally.open:
-            return self._stop(cast("int", run), found.budget, exceeded, now)
-        is_hopeless = found.rule is not None and has_permanent(self._store, cast("int", run))
+            return self._stop(row.id, found.budget, exceeded, now)
+        is_hopeless = found.rule is not None and has_permanent(self._store, row.id)
         after = decide_status(found.rule or found.thresholds, before, tally, has_permanent=is_hopeless)
         if exceeded is not None:
             # There is nothing left to stop.
@@ -152,11 +154,19 @@ class RunStatusDriver:
         if after is before and tally.open:
             return False
         ended_at = None if tally.open else now
-        counts = (total, tally.finished, complete)
-        step = Step("decide_run", (after.value, reason, ended_at, run, before.value, *counts), rows=1)
-        return self._store.apply(Step("lock_run", (run,)), step) is not None
+        decided = run_sql.decide_run(
+            status=after.value,
+            reason=reason,
+            ended_at=ended_at,
+            run=row.id,
+            before=before.value,
+            total=row.total,
+            ended=tally.finished,
+            complete=row.complete,
+        )
+        return self._store.apply(run_sql.lock_run(run=row.id), decided.touching(1)) is not None
 
-    def _exceeded(self, run: object, found: RunOptions, tally: Tally) -> BudgetExceeded | None:
+    def _exceeded(self, run: int, found: RunOptions, tally: Tally) -> BudgetExceeded | None:
         """Return why a run that no process drives must stop; looked at for each full interval, and at its end."""
         if found.budget is None:
             return None
@@ -169,11 +179,17 @@ class RunStatusDriver:
     def _stop(self, run: int, budget: FailureBudget, exceeded: BudgetExceeded, now: float) -> bool:
         """Pause or abort a run that has spent its budget; return whether nobody else did."""
         if budget.on_exceeded == "pause":
-            after, ended_at, then = RunStatus.PAUSED, now, Step("pause_run", (run,))
+            after, ended_at, then = RunStatus.PAUSED, now, run_sql.pause_run(run=run)
         else:
             # Others leave it alone while its items are cancelled, and continue when this worker is gone.
-            after, ended_at, then = RunStatus.ABORTED, None, Step("keep_run", (now + KEEP_SECONDS, run))
-        stop = Step("stop_run", (after.value, exceeded.sentence, ended_at, run), rows=1)
+            after, ended_at, then = (
+                RunStatus.ABORTED,
+                None,
+                run_sql.keep_run(until=now + KEEP_SECONDS, run=run),
+            )
+        stop = run_sql.stop_run(
+            status=after.value, reason=exceeded.sentence, ended_at=ended_at, run=run
+        ).touching(1)
         if self._store.apply(stop, then) is None:
             return False
         logger.warning("run %s is %s: %s", run, after.value, exceeded.sentence)
@@ -192,11 +208,10 @@ class RunStatusDriver:
 
     def _pause_again(self) -> None:
         """Pause items of paused runs that were in a stage before: they are queued again after it."""
-        found = self._store.query("paused_at_work")
-        at_work = {cast("int", job): cast("int", run) for job, run in found}
+        at_work = dict(self._store.query(run_sql.paused_at_work()))
         # All items of a run when it is first seen; then only those that were in a stage, however many there are.
         for run in sorted(set(at_work.values()) - set(self._at_work.values())):
             self._book.pause_items(RunId(run))
         if self._at_work:
-            self._store.apply(Step("pause_jobs", (json_list(list(self._at_work)),)))
+            self._store.apply(run_sql.pause_jobs(ids=list(self._at_work)))
         self._at_work = at_work

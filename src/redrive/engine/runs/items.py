@@ -13,7 +13,8 @@ from typing import cast
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import check_size
 from redrive.errors import SerializationError
-from redrive.store.records import LaneId, NewJob, Row, RunId
+from redrive.store.records import LaneId, NewJob, RunId
+from redrive.store.statements import runs as run_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ class JobBuilder:
         return located
 
 
-def first_difference(jobs: Iterable[NewJob], rows: Iterable[Row]) -> int | None:
+def first_difference(jobs: Iterable[NewJob], rows: Iterable[run_sql.ItemPayload]) -> int | None:
     """Return the first position at which an item differs from the stored one; pruned or erased ones are not compared."""
-    stored = {cast("int", ordinal): payload for ordinal, payload in rows if payload is not None}
+    stored = {row.ordinal: row.payload for row in rows if row.payload is not None}
     for job in jobs:
         ordinal = cast("int", job.ordinal)
         if stored.get(ordinal, job.payload) != job.payload:

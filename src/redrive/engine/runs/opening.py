@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -19,7 +19,8 @@ from redrive.engine.runs.runs import RunOptions, RunReport, Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, SerializationError
 from redrive.store.protocol import Store
-from redrive.store.records import INLINE_MAX, LaneId, NewJob, Step, json_list
+from redrive.store.records import INLINE_MAX, LaneId, NewJob, json_list
+from redrive.store.statements import runs as run_sql
 
 ITEMS_MAX: Final = 10_000
 LABEL_MAX: Final = 200
@@ -90,16 +91,26 @@ def open_run(
     now, encoded = CURRENT.get().clock.wall(), msgspec.json.encode(options)
     trace = jobs[0].trace if jobs else None
     made = store.apply(
-        Step("open_run", (pipeline.name, encoded, now, len(jobs), name.key, name.label, name.owner), rows=1),
-        Step("open_items", (lane, now, items, INLINE_MAX), rows=len(jobs)),
-        Step("open_values", (items, INLINE_MAX)),
-        *([] if trace is None else [Step("open_traces", (trace,))]),
+        run_sql.open_run(
+            pipeline=pipeline.name,
+            options=encoded,
+            now=now,
+            items=len(jobs),
+            key=name.key,
+            label=name.label,
+            owner=name.owner,
+        ).touching(1),
+        run_sql.open_items(lane=lane, now=now, items=items, inline_max=INLINE_MAX).touching(len(jobs)),
+        run_sql.open_values(items=items, inline_max=INLINE_MAX),
+        *([] if trace is None else [run_sql.open_traces(trace=trace)]),
     )
     if made is not None:
-        return Runs(store).report(cast("int", made[0][0][0]))
-    there = [] if name.key is None else store.query("run_with_key", pipeline.name, name.key)
+        return Runs(store).report(made[0][0])
+    there = (
+        [] if name.key is None else store.query(run_sql.run_with_key(pipeline=pipeline.name, key=name.key))
+    )
     if there:
-        return replace(Runs(store).report(cast("int", there[0][0])), is_duplicate=True)
+        return replace(Runs(store).report(there[0]), is_duplicate=True)
     raise _taken(store, pipeline, items)
 
 
@@ -118,7 +129,7 @@ def _job(pipeline: Pipeline, given: object, place: int, owner: str | None) -> Ne
 
 def _taken(store: Store, pipeline: Pipeline, items: str) -> ConfigurationError:
     """Return the error about the first item whose key another job has; or another item of this run."""
-    found = store.query("taken_item", pipeline.name, items)
+    found = store.query(run_sql.taken_item(pipeline=pipeline.name, items=items))
     place, key, by = found[0] if found else ("?", None, None)
     return ConfigurationError(
         field=f"key of item {place}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -18,7 +18,8 @@ from redrive.core.budget import FailureBudget, FailureRule, RunStatus, RunThresh
 from redrive.core.decoding import prepare
 from redrive.errors import RunError
 from redrive.store.protocol import Store
-from redrive.store.records import Row, RunId, Step
+from redrive.store.records import RunId
+from redrive.store.statements import runs as run_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,39 +93,40 @@ class Runs:
 
     def add(self, pipeline: str, options: RunOptions, now: float) -> RunId:
         """Add a run."""
-        made = self._store.apply(Step("add_run", (pipeline, msgspec.json.encode(options), now)))
-        return RunId(cast("int", cast("list[list[Row]]", made)[0][0][0]))
+        encoded = msgspec.json.encode(options)
+        ((run,),) = self._store.apply(run_sql.add_run(pipeline=pipeline, options=encoded, now=now)) or []
+        return RunId(run)
 
     def report(self, run: int) -> RunReport:
         """Return the report of a run; raises RunError when there is none."""
         row = self._row(run)
         return RunReport(
             id=run,
-            pipeline=str(row[1]),
-            status=str(row[2]),
-            total=cast("int", row[8]),
-            succeeded=cast("int", row[9]),
-            dead=cast("int", row[10]),
-            cancelled=cast("int", row[11]),
-            skipped=cast("int", row[12]),
-            reason=cast("str | None", row[4]),
-            key=cast("str | None", row[13]),
-            label=cast("str | None", row[14]),
-            owner=cast("str | None", row[15]),
-            children=cast("int", row[16]),
+            pipeline=row.pipeline,
+            status=row.status,
+            total=row.total,
+            succeeded=row.complete,
+            dead=row.failed,
+            cancelled=row.cancelled,
+            skipped=row.skipped,
+            reason=row.reason,
+            key=row.key,
+            label=row.label,
+            owner=row.owner,
+            children=row.children,
         )
 
     def options(self, run: int) -> RunOptions:
         """Return the options of a run."""
-        return msgspec.json.decode(cast("bytes", self._row(run)[3]), type=RunOptions)
+        return msgspec.json.decode(self._row(run).options, type=RunOptions)
 
     def is_fed(self, run: int) -> bool:
         """Return whether the source was read to its end."""
-        return bool(self._row(run)[5])
+        return self._row(run).is_fed
 
     def latest(self, limit: int = 50) -> list[RunReport]:
         """Return the latest runs, newest first."""
-        return [self.report(cast("int", row[0])) for row in self._store.query("runs", limit)]
+        return [self.report(run) for run in self._store.query(run_sql.runs(limit=limit))]
 
     def reopen(self, run: RunId, pipeline: str, options: RunOptions) -> None:
         """Continue a run with these options, and make its paused items claimable again.
@@ -132,8 +134,8 @@ class Runs:
         Raises RunError when it has ended or belongs to another pipeline.
         """
         self.resumable(run, pipeline)
-        restart = Step("restart_run", (msgspec.json.encode(options), run))
-        self._store.apply(restart, Step("unpause_run", (run,)))
+        restart = run_sql.restart_run(options=msgspec.json.encode(options), run=run)
+        self._store.apply(restart, run_sql.unpause_run(run=run))
 
     def next_ordinal(self, run: RunId, pipeline: str) -> int:
         """Return the ordinal of the next item that `submit_many` may add to a run.
@@ -164,12 +166,12 @@ class Runs:
 
     def end(self, run: RunId, status: RunStatus, reason: str | None, now: float) -> None:
         """Record how a run ended; or that it is paused, with its items."""
-        end = Step("end_run", (status.value, reason, now, run))
-        self._store.apply(end, *([Step("pause_run", (run,))] if status is RunStatus.PAUSED else []))
+        end = run_sql.end_run(status=status.value, reason=reason, ended_at=now, run=run)
+        self._store.apply(end, *([run_sql.pause_run(run=run)] if status is RunStatus.PAUSED else []))
 
     def pause_items(self, run: RunId) -> None:
         """Make the queued items of a paused run unclaimable until it is resumed."""
-        self._store.apply(Step("pause_run", (run,)))
+        self._store.apply(run_sql.pause_run(run=run))
 
     def cancel_items(self, run: RunId, now: float, limit: int, first: int = 0) -> int:
         """Cancel up to `limit` queued items of a run from an ordinal on; ask items in a stage to stop after it.
@@ -177,22 +179,26 @@ class Runs:
         Return the ordinal to continue from. Items before it need no second pass: an item that was asked to stop is never queued
         again.
         """
-        steps = (Step("cancel_run", (now, run, limit, first)), Step("ask_to_cancel_run", (run,)))
-        gone = cast("list[list[Row]]", self._store.apply(*steps))[0]
-        return max((cast("int", row[0]) + 1 for row in gone), default=first)
+        steps = (
+            run_sql.cancel_run(now=now, run=run, limit=limit, ordinal=first),
+            run_sql.ask_to_cancel_run(run=run),
+        )
+        gone, _ = self._store.apply(*steps) or ([], [])
+        return max((ordinal + 1 for ordinal in gone), default=first)
 
     def mark_source(self, run: RunId, *, is_fed: bool) -> None:
         """Record whether the source was read to its end; before that, the run does not end.
 
         Raises RunError when it has ended already, and there is nothing to add to.
         """
-        if self._store.apply(Step("end_source" if is_fed else "open_source", (run,), rows=1)) is None:
+        marked = run_sql.end_source(run=run) if is_fed else run_sql.open_source(run=run)
+        if self._store.apply(marked.touching(1)) is None:
             raise _ended(self.report(run))
 
-    def _row(self, run: int) -> Row:
-        rows = self._store.query("run", run)
+    def _row(self, run: int) -> run_sql.StoredRun:
+        rows = self._store.query(run_sql.run(run=run))
         if not rows:
-            latest = ", ".join(str(row[0]) for row in self._store.query("runs", 5)) or "none yet"
+            latest = ", ".join(map(str, self._store.query(run_sql.runs(limit=5)))) or "none yet"
             raise RunError(run=run, problem="there is no such run", fix=f"The latest runs: {latest}.")
         return rows[0]
 
@@ -209,17 +215,17 @@ OnProgress = Callable[[RunReport], None]
 
 def keep_run(store: Store, run: RunId, until: float) -> None:
     """Record that this process decides the status of a run until then."""
-    store.apply(Step("keep_run", (until, run)))
+    store.apply(run_sql.keep_run(until=until, run=run))
 
 
 def is_failing(store: Store, report: RunReport) -> bool:
     """Return whether a run has failed by its rule before all of its items have ended."""
-    return report.status == RunStatus.FAILED and store.query("run", report.id)[0][7] is None
+    return report.status == RunStatus.FAILED and store.query(run_sql.run(run=report.id))[0].ended_at is None
 
 
 def has_permanent(store: Store, run: int) -> bool:
     """Return whether an item of a run has ever failed in a way that cannot heal."""
-    return bool(store.query("has_permanent", run)[0][0])
+    return store.query(run_sql.has_permanent(run=run))[0]
 
 
 prepare(RunOptions)

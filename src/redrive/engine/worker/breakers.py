@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -22,7 +22,8 @@ from redrive.core.decide import BreakerStatus
 from redrive.engine.limits.keys import JobKeys, breaker_part
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
-from redrive.store.records import JobId, PhaseChange, Step
+from redrive.store.records import JobId, PhaseChange
+from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
 
@@ -104,11 +105,12 @@ class SharedBreakers:
                 del each[name]
         for breaker in [one for one in self._breakers.values() if one.key is not None]:
             # Their names begin with a bracket after the breaker's own; the next character ends them.
-            rows = self._store.query("breakers_of_keys", f"{breaker.name}[", f"{breaker.name}\\")
-            found = [(str(name), cast("bytes", raw)) for name, raw in rows]
-            old = [each for each in found if _is_old(_DECODE(each[1]), now, is_many=len(found) > KEYS_KEPT)]
+            rows = self._store.query(
+                worker_sql.breakers_of_keys(first=f"{breaker.name}[", end=f"{breaker.name}\\")
+            )
+            old = [row for row in rows if _is_old(_DECODE(row.state), now, is_many=len(rows) > KEYS_KEPT)]
             if old:
-                self._store.apply(*(Step("drop_breaker", each) for each in old))
+                self._store.apply(*(worker_sql.drop_breaker(name=name, state=raw) for name, raw in old))
 
     def _known(self, breaker: Breaker) -> Breaker:
         """Remember the breaker of a key; also one that was forgotten while a call of that key was under way."""
@@ -206,7 +208,7 @@ class SharedBreakers:
         """Release what is held for a closed breaker: whoever closed it released only what was held by then."""
         raw = self._store.breaker(name)
         if raw is None or _DECODE(raw).phase is Phase.CLOSED:
-            self._store.apply(Step("release_held", (now, name)))
+            self._store.apply(worker_sql.release_held(now=now, breaker=name))
 
     def change(
         self, breaker: Breaker, change: Callable[[BreakerState], BreakerState], *, code: str | None = None

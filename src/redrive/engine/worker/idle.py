@@ -12,9 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import Final, Literal, Protocol, TypeVar, cast
-
-import msgspec
+from typing import Final, Literal, Protocol, TypeVar
 
 from redrive.core.units import plural
 from redrive.engine.clock import Clock
@@ -25,6 +23,8 @@ from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import ChangeSignal, Store
 from redrive.store.records import LaneId, UpcomingWork
+from redrive.store.statements import replays as replay_sql
+from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
 
@@ -170,18 +170,17 @@ class IdleWait:
 
     async def _is_replaying(self) -> bool:
         """Return whether a replay over these pipelines is under way and may release more jobs."""
-        rows = await self._ask_until_answered(functools.partial(self._store.query, "live_replays"))
-        return any(row[1] in self._pipelines for row in rows or ())
+        rows = await self._ask_until_answered(lambda: self._store.query(replay_sql.live_replays()))
+        return any(row.pipeline in self._pipelines for row in rows or ())
 
     async def _has_stranded(self) -> bool:
         """Return whether jobs are queued in stages that these pipelines no longer have, and log which."""
-        lists = (sorted(self._pipelines), list(self._journal.order))
-        served = (msgspec.json.encode(each).decode() for each in lists)
-        rows = await self._ask_until_answered(functools.partial(self._store.query, "stranded", *served))
+        asked = worker_sql.stranded(pipelines=sorted(self._pipelines), lanes=list(self._journal.order))
+        rows = await self._ask_until_answered(lambda: self._store.query(asked))
         for pipeline, stage, jobs in rows or ():
             logger.warning(
                 "%s queued in %s.%s, a stage the pipeline no longer has: restore its name with @stage(name=%r)",
-                plural(cast("int", jobs), "job"),
+                plural(jobs, "job"),
                 pipeline,
                 stage,
                 stage,

@@ -24,7 +24,8 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import reduced_settlement
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, LaneId, Settlement, Step
+from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, LaneId, Settlement
+from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
 
@@ -177,7 +178,9 @@ class Journal:
 
     def _release(self, jobs: Iterable[ClaimedJob]) -> None:
         """Put jobs back into the queue; fenced, so that it may be repeated."""
-        self._store.apply(*(Step("return_job", (job.id, job.token, job.dispatch)) for job in jobs))
+        self._store.apply(
+            *(worker_sql.return_job(job=job.id, token=job.token, dispatch=job.dispatch) for job in jobs)
+        )
 
     def _release_later(self, settlement: Settlement) -> None:
         """Keep a job that cannot be settled for a while; a worker that ends before releases it at once."""

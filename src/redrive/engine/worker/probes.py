@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from redrive.core import breaker_state as step
 from redrive.core.breaker import Breaker, Evidence
@@ -25,7 +25,8 @@ from redrive.core.decide import BreakerStatus
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Row
+from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId
+from redrive.store.statements import workers as worker_sql
 
 LANE_SHIFT: Final = 40
 """Tokens of commits stay below this many bits; the bits above are the lane whose probe is claimed."""
@@ -213,12 +214,12 @@ class Probes:
         # Begun where others are by now, so that a worker that is started often does not always begin with the same job.
         turn = self._turns.setdefault(breaker.name, self._breakers.standing(breaker).state.failures)
         self._turns[breaker.name] = turn + 1
-        rows = self._store.query("probe_candidates", lane, now, 0.0)
+        rows = self._store.query(worker_sql.probe_candidates(lane=lane, now=now, since=0.0))
         if turn % 2 and rows:
             # Many jobs of one owner at the beginning must not hide those that follow: start somewhere else each time.
-            first = min(cast("float", run_at) for _, _, _, run_at in rows)
+            first = min(row.run_at for row in rows)
             since = first + (now - first) * (turn * GOLDEN % 1.0)
-            rows = self._store.query("probe_candidates", lane, now, since) or rows
+            rows = self._store.query(worker_sql.probe_candidates(lane=lane, now=now, since=since)) or rows
         return job_for_probe(rows, turn // 2)
 
     def _keys_of(self, lane: LaneId, now: float) -> dict[LaneId, dict[str, int]]:
@@ -240,15 +241,15 @@ class Probes:
         return lane not in upcoming.paused and upcoming.due.get(lane, math.inf) <= now
 
 
-def job_for_probe(rows: Sequence[Row], turn: int) -> JobId | None:
+def job_for_probe(rows: Sequence[worker_sql.ProbeCandidate], turn: int) -> JobId | None:
     """Return whose turn it is: first the priorities rotate, then the owners of each, then an owner's jobs by the time they wait."""
-    levels: dict[object, dict[object, JobId]] = {}
-    for priority, owner, job, _ in rows:
-        levels.setdefault(priority, {}).setdefault(owner, JobId(cast("int", job)))
+    levels: dict[int, dict[str | None, JobId]] = {}
+    for row in rows:
+        levels.setdefault(row.priority, {}).setdefault(row.owner, JobId(row.id))
     if not levels:
         return None
     round_, place = divmod(turn, len(levels))
-    owners = list(levels[sorted(levels, key=repr)[place]].values())
+    owners = list(levels[sorted(levels)[place]].values())
     return owners[round_ % len(owners)]
 
 

@@ -18,7 +18,8 @@ from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.threads import BackgroundThread
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
-from redrive.store.records import JobId, Step
+from redrive.store.records import JobId
+from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
 
@@ -71,7 +72,10 @@ class Progress:
             return
         try:
             self._store.apply(
-                *(Step("progress", (report.text, job, worker, dispatch)) for (job, dispatch), report in fresh)
+                *(
+                    worker_sql.progress(progress=report.text, job=job, worker=worker, dispatch=dispatch)
+                    for (job, dispatch), report in fresh
+                )
             )
         except StoreError as error:
             logger.warning("worker %s: progress is written later: %s", worker, error)

@@ -45,6 +45,7 @@ from redrive.engine.worker_log import WorkerLog
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.records import RunId, Settlement, WorkerFacts
+from redrive.store.statements import upkeep as upkeep_sql
 
 logger = logging.getLogger("redrive.worker")
 
@@ -180,7 +181,7 @@ def _log(store: Store, options: Options) -> WorkerLog | None:
     """Return what logs about jobs, if anybody reads it."""
     if not logger.isEnabledFor(logging.INFO):
         return None
-    where = str(store.query("database_name")[0][0])
+    (where,) = store.query(upkeep_sql.database_name())
     return WorkerLog(CURRENT.get().clock, store=where, lease=options.lease)
 
 

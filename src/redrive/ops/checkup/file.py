@@ -11,13 +11,14 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from redrive.core.units import format_duration, format_size
 from redrive.engine.runtime import CURRENT
 from redrive.ops.checkup.findings import Finding, fine, problem, warning
 from redrive.store.protocol import Store
 from redrive.store.sqlite.migrations import newest
+from redrive.store.statements import upkeep as upkeep_sql
 
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
@@ -43,8 +44,8 @@ class Limits:
 
 def check_file(store: Store, limits: Limits) -> Iterator[Finding]:
     """Yield the findings about the database of a store, and about its file if it has one."""
-    path = str(store.query("database_file")[0][0] or "")
-    used = cast("int", store.query("database_size")[0][0])
+    path = store.query(upkeep_sql.database_file())[0]
+    (used,) = store.query(upkeep_sql.database_size())
     if path:
         yield from _place(Path(path))
     yield _size(used, limits)
@@ -110,18 +111,18 @@ def _disk(path: Path, used: int, limits: Limits) -> Iterator[Finding]:
 
 
 def _schema(store: Store) -> Finding:
-    found, known = cast("int", store.query("schema_version")[0][0]), newest()
+    found, known = store.query(upkeep_sql.schema_version())[0], newest()
     if found == known:
         return fine("schema", f"schema version {found}, as this redrive needs")
     return problem("schema", f"schema version {found}; this redrive needs {known}", "redrive migrate")
 
 
 def _clock(store: Store, limits: Limits) -> Finding:
-    latest = store.query("latest_instant")[0][0]
+    (latest,) = store.query(upkeep_sql.latest_instant())
     now = CURRENT.get().clock.wall()
     if latest is None:
         return fine("clock", "nothing is stored yet to compare with")
-    ahead = cast("float", latest) - now
+    ahead = latest - now
     if ahead > limits.skew_max:
         return problem(
             "clock",

@@ -7,18 +7,21 @@ Changes nothing. Counters may differ for a moment while workers write.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, cast
+from typing import Final
 
 from redrive.ops.checkup.findings import REPORT, Finding, fine, problem
 from redrive.ops.jobs.inspect import counts
 from redrive.store.protocol import Store
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import replays as replay_sql
+from redrive.store.statements import upkeep as upkeep_sql
 
 LISTED_MAX: Final = 5
 
 
 def check_integrity(store: Store) -> Iterator[Finding]:
     """Yield the findings of all deep checks."""
-    wrong = [str(row[0]) for row in store.query("integrity") if row[0] != "ok"]
+    wrong = [found for found in store.query(upkeep_sql.integrity()) if found != "ok"]
     if wrong:
         yield problem(
             "integrity",
@@ -27,7 +30,7 @@ def check_integrity(store: Store) -> Iterator[Finding]:
         )
     else:
         yield fine("integrity", "no page or index is damaged")
-    for table, parent, count in store.query("broken_references"):
+    for table, parent, count in store.query(upkeep_sql.broken_references()):
         yield problem("integrity", f"{count} rows of {table} refer to no row of {parent}", REPORT)
     yield _job_counters(store)
     yield _letter_counters(store)
@@ -36,8 +39,8 @@ def check_integrity(store: Store) -> Iterator[Finding]:
 
 def _job_counters(store: Store) -> Finding:
     recounted: dict[tuple[str, str], dict[str, int]] = {}
-    for pipeline, stage, status, found in store.query("recount"):
-        recounted.setdefault((str(pipeline), str(stage)), {})[str(status)] = cast("int", found)
+    for pipeline, stage, status, found in store.query(job_sql.recount()):
+        recounted.setdefault((pipeline, stage), {})[status] = found
     counters = counts(store)
     wrong = [
         f"{pipeline}.{stage} {status}: counter {counter.get(status, 0)}, recount {actual.get(status, 0)}"
@@ -59,11 +62,11 @@ def _job_counters(store: Store) -> Finding:
 def _letter_counters(store: Store) -> Finding:
     wrong = [
         f"group {group} {state}: counter {counter or 0}, recount {found or 0}"
-        for group, state, counter, found in store.query("wrong_letter_tallies", LISTED_MAX)
+        for group, state, counter, found in store.query(upkeep_sql.wrong_letter_tallies(limit=LISTED_MAX))
     ]
     wrong += [
         f"replay {replay}: counter {counter or 0}, recount {found or 0}"
-        for replay, counter, found in store.query("wrong_replay_tallies", LISTED_MAX)
+        for replay, counter, found in store.query(replay_sql.wrong_replay_tallies(limit=LISTED_MAX))
     ]
     if wrong:
         return problem("letter counters", f"counters differ from the letters: {'; '.join(wrong)}", REPORT)
@@ -71,7 +74,7 @@ def _letter_counters(store: Store) -> Finding:
 
 
 def _lost_letters(store: Store) -> Finding:
-    lost = [str(row[0]) for row in store.query("jobs_without_letter", LISTED_MAX)]
+    lost = [str(job) for job in store.query(upkeep_sql.jobs_without_letter(limit=LISTED_MAX))]
     if lost:
         return problem(
             "letters", f"jobs whose dead letters do not match their state: {', '.join(lost)}", REPORT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from redrive.core.units import format_duration, plural
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -23,6 +23,9 @@ from redrive.ops.replay.progress import waits_for
 from redrive.ops.replay.replays import list_replays
 from redrive.store.protocol import Store
 from redrive.store.records import HOOK
+from redrive.store.statements import outbox as outbox_sql
+from redrive.store.statements import runs as run_sql
+from redrive.store.statements import upkeep as upkeep_sql
 
 LONG_SECONDS: Final = 3_600.0
 """A stage that runs longer than this is reported."""
@@ -55,8 +58,8 @@ class _State:
 
     def due(self, lane: LaneFacts) -> tuple[int, float]:
         """Return how many jobs of a lane are due, and for how long the oldest has been."""
-        count, first = self.store.query("due_of_lane", lane.id, self.now)[0]
-        return cast("int", count), 0.0 if first is None else self.now - cast("float", first)
+        count, first = self.store.query(upkeep_sql.due_of_lane(lane=lane.id, now=self.now))[0]
+        return count, 0.0 if first is None else self.now - first
 
 
 def check_work(store: Store, known: Collection[Pipeline] = ()) -> Iterator[Finding]:
@@ -92,7 +95,7 @@ def _leases(state: _State) -> Iterator[Finding]:
             f"{worker.id} on {worker.host} (pid {worker.process}): lease on {plural(worker.leased, 'job')} expired {silent} ago",
             "Start a worker: it claims them within one lease. If the old one still runs, check why it cannot reach the database.",
         )
-    lost = [str(row[0]) for row in state.store.query("ownerless_jobs", LISTED_MAX)]
+    lost = [str(job) for job in state.store.query(upkeep_sql.ownerless_jobs(limit=LISTED_MAX))]
     if lost:
         yield problem(
             "leases",
@@ -100,9 +103,9 @@ def _leases(state: _State) -> Iterator[Finding]:
             REPORT,
         )
     for job, pipeline, stage, started_at in state.store.query(
-        "long_running", state.now - LONG_SECONDS, LISTED_MAX
+        upkeep_sql.long_running(before=state.now - LONG_SECONDS, limit=LISTED_MAX)
     ):
-        took = format_duration(state.now - cast("float", started_at))
+        took = format_duration(state.now - started_at)
         yield warning(
             "leases",
             f"job {job} has been in {pipeline}.{stage} for {took}",
@@ -215,12 +218,12 @@ def _limits(state: _State) -> Iterator[Finding]:
 
 
 def _letters(state: _State) -> Iterator[Finding]:
-    count, first = state.store.query("open_letters")[0]
-    if count:
-        since = format_duration(state.now - cast("float", first))
+    count, first = state.store.query(upkeep_sql.open_letters())[0]
+    if first is not None:
+        since = format_duration(state.now - first)
         yield warning(
             "dead letters",
-            f"{plural(cast('int', count), 'open dead letter')}, the oldest from {since} ago",
+            f"{plural(count, 'open dead letter')}, the oldest from {since} ago",
             "Run redrive dlq groups, then redrive dlq show ID.",
         )
     else:
@@ -230,9 +233,8 @@ def _letters(state: _State) -> Iterator[Finding]:
 def _deliveries(state: _State, known: Collection[Pipeline]) -> Iterator[Finding]:
     """Find late hook calls, and notices that a sink did not accept or whose sink no longer exists."""
     sinks = {pipeline.name: {sink.name for sink in pipeline.sinks} for pipeline in known}
-    for row in state.store.query("undelivered", state.now - LATE_SECONDS):
-        pipeline, recipient = str(row[0]), str(row[1])
-        count, late, first, tries = (cast("int", each) for each in row[2:])
+    for row in state.store.query(outbox_sql.undelivered(before=state.now - LATE_SECONDS)):
+        pipeline, recipient, count, late, first, tries = row
         since = format_duration(state.now - first)
         notices = plural(count, "notice")
         if recipient == HOOK:
@@ -260,16 +262,16 @@ def _deliveries(state: _State, known: Collection[Pipeline]) -> Iterator[Finding]
 
 def _schedules_and_runs(state: _State) -> Iterator[Finding]:
     """Find schedules that are late, and runs that nothing works on."""
-    for name, pipeline, _, _, next_at, _ in state.store.query("schedules"):
-        late = state.now - cast("float", next_at)
+    for name, pipeline, _, _, next_at, _ in state.store.query(run_sql.schedules()):
+        late = state.now - next_at
         if late > LATE_SECONDS:
             yield problem(
                 "schedules",
                 f"the schedule {name} of {pipeline} has been due for {format_duration(late)}",
                 "Start a worker of any pipeline: workers submit scheduled jobs.",
             )
-    for run, pipeline in state.store.query("running_runs", LISTED_MAX):
-        if str(pipeline) not in state.served:
+    for run, pipeline in state.store.query(run_sql.running_runs(limit=LISTED_MAX)):
+        if pipeline not in state.served:
             yield warning(
                 "runs",
                 f"run {run} of {pipeline} has not ended, and no live worker serves it",

@@ -7,7 +7,7 @@ listed and grouped with them.
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -24,7 +24,10 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs.facts import JobFacts, get_job
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
-from redrive.store.records import INLINE_MAX, Step
+from redrive.store.records import INLINE_MAX
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import settlement as settlement_sql
+from redrive.store.statements import transfer as transfer_sql
 
 BURIER: Final = "submitter"
 """Stands for the worker in the attempt of a buried job."""
@@ -56,17 +59,34 @@ def bury(
     decision = DeadLetter(reason=Reason.PERMANENT, code=failure.code, attempt=1, max_attempts=1)
     known = fingerprint(msgspec.structs.replace(failure, message=message), stage)
     context = msgspec.json.encode({"stage": stage, "attempt": 1, "dispatch": 1, "round": 1})
-    facts = (failure.code, failure.category, failure.retryable, failure.exception)
-    rows = store.apply(
-        Step("touch_group", (known, lane, failure.code, failure.category, failure.exception, now)),
-        Step("bury_job", (lane, now, owner, job.payload), rows=1),
-        Step("bury_failure", (now, failure.code, message), rows=1),
-        Step("bury_attempt", (BURIER, failure.exception, msgspec.json.encode(decision).decode()), rows=1),
-        Step("bury_letter", (known,)),
-        Step("import_facts", (*facts, decision.reason, message, context, ""), rows=1),
-        Step("bury_notices"),
+    stored = store.apply(
+        settlement_sql.touch_group(
+            fingerprint=known,
+            lane=lane,
+            code=failure.code,
+            category=failure.category,
+            exception=failure.exception,
+            now=now,
+        ),
+        job_sql.bury_job(lane=lane, now=now, owner=owner, payload=job.payload).touching(1),
+        job_sql.bury_failure(now=now, code=failure.code, message=message).touching(1),
+        job_sql.bury_attempt(
+            worker=BURIER, exception=failure.exception, decision=msgspec.json.encode(decision).decode()
+        ).touching(1),
+        job_sql.bury_letter(fingerprint=known),
+        transfer_sql.import_facts(
+            code=failure.code,
+            category=failure.category,
+            is_retryable=failure.retryable,
+            exception=failure.exception,
+            reason=decision.reason,
+            message=message,
+            context=context,
+            stack="",
+        ).touching(1),
+        job_sql.bury_notices(),
     )
-    ((job_id,),) = cast("list[list[tuple[int]]]", rows)[4]
+    ((job_id,),) = [rows for rows in stored or [] if rows]
     return get_job(store, job_id)
 
 
@@ -80,4 +100,4 @@ def free_key(store: Store, job_id: int, by: Actor) -> bool:
     """
     get_job(store, job_id)
     log = by.log("free-key", f"job {job_id}")
-    return store.apply(Step("free_key", (job_id,), rows=1), log) is not None
+    return store.apply(job_sql.free_key(job=job_id).touching(1), log) is not None

@@ -10,7 +10,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs.facts import JobFacts, get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
-from redrive.store.records import Step
+from redrive.store.statements import jobs as job_sql
 
 ENDED: Final = frozenset({"complete", "failed", "cancelled", "skipped"})
 
@@ -24,8 +24,12 @@ def cancel_job(store: Store, job_id: int, by: Actor) -> JobFacts:
     facts = get_job(store, job_id)
     by = by.hiding(values_of_job(store, job_id, by.reason))
     ways = (
-        (Step("cancel_queued", (CURRENT.get().clock.wall(), job_id), rows=1), "queued", "cancelled"),
-        (Step("ask_to_cancel", (job_id,), rows=1), "processing", "asked to end"),
+        (
+            job_sql.cancel_queued(now=CURRENT.get().clock.wall(), job=job_id).touching(1),
+            "queued",
+            "cancelled",
+        ),
+        (job_sql.ask_to_cancel(job=job_id).touching(1), "processing", "asked to end"),
     )
     while facts.status not in ENDED:
         # Between the two a job may move either way, so both are tried until one succeeds.

@@ -17,7 +17,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
-from redrive.store.records import Step
+from redrive.store.statements import jobs as job_sql
 
 _RUNNING: Final = frozenset({"queued", "processing"})
 
@@ -35,7 +35,7 @@ class ErasureReport:
 def check_erasable(store: Store, job_id: int) -> str:
     """Return the status of a job whose values may be erased; raises as `erase` would."""
     get_job(store, job_id)
-    status = str(store.query("job_to_erase", job_id)[0][0])
+    status = store.query(job_sql.job_to_erase(job=job_id))[0].status
     if status in _RUNNING:
         raise _refused(job_id, status)
     return status
@@ -53,15 +53,15 @@ def erase(store: Store, job_id: int, by: Actor) -> ErasureReport:
     # Read before they are gone: what is written about them stays.
     by = by.hiding(values_of_job(store, job_id, by.reason))
     steps = (
-        Step("log_erase", (*by.line("erase", f"job {job_id}"), job_id)),
-        Step("erase_values", (job_id,)),
-        Step("erase_edits", (job_id,)),
-        Step("erase_hashes", (job_id,)),
+        job_sql.log_erase(act=by.line("erase", f"job {job_id}"), job=job_id),
+        job_sql.erase_values(job=job_id),
+        job_sql.erase_edits(job=job_id),
+        job_sql.erase_hashes(job=job_id),
     )
-    is_new = store.apply(Step("erase_job", (job_id, now), rows=1), *steps) is not None
-    ((status, erased_at),) = store.query("job_to_erase", job_id)
-    if erased_at is None or str(status) in _RUNNING:
-        raise _refused(job_id, str(status))
+    is_new = store.apply(job_sql.erase_job(job=job_id, now=now).touching(1), *steps) is not None
+    ((status, erased_at),) = store.query(job_sql.job_to_erase(job=job_id))
+    if erased_at is None or status in _RUNNING:
+        raise _refused(job_id, status)
     return ErasureReport(job=job_id, erased_at=instant(erased_at), is_new=is_new)
 
 

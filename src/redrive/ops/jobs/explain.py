@@ -25,6 +25,7 @@ from redrive.ops.jobs.next_steps import Hints, next_steps
 from redrive.ops.jobs.timeline import TimelineEntry, act_of, place_there, replay_outcome, timeline
 from redrive.ops.limits import waits_of
 from redrive.store.protocol import Store
+from redrive.store.statements import workers as worker_sql
 
 __all__ = ["ExplainedAttempt", "Explanation", "TimelineEntry", "explain", "timeline"]
 
@@ -105,7 +106,9 @@ class Explanation:
 def explain(store: Store, job_id: int) -> Explanation:
     """Explain a job; raises JobNotFoundError whose hint names existing ids."""
     details = job_details(store, job_id)
-    stages = [str(row[2]) for row in store.query("lanes") if row[1] == details.facts.pipeline]
+    stages = [
+        lane.stage for lane in store.query(worker_sql.lanes()) if lane.pipeline == details.facts.pipeline
+    ]
     categories = {letter.code: letter.category for letter in details.letters}
     explained = [_explained(attempt, categories, stages) for attempt in details.attempts]
     live = next((letter for letter in reversed(details.letters) if letter.is_live), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -19,13 +19,10 @@ from redrive.engine.clock import instant
 from redrive.errors import ConfigurationError, JobNotFoundError
 from redrive.ops.suggest import id_hint
 from redrive.store.protocol import Store
-from redrive.store.records import JobId, Row
+from redrive.store.records import JobId
+from redrive.store.statements import jobs as job_sql
 
 ID_END: Final = 1 << 63
-_ATTEMPT: Final = (
-    "dispatch stage round attempt outcome burned code message http_status decision notes worker started_at ended_at config"
-    " exception"
-).split()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +108,6 @@ class JobEvent:
     dispatch: int
 
 
-_FACTS: Final = JobFacts.__slots__
 _TIMES: Final = [name for name in JobFacts.__slots__ if name.endswith("_at")]
 
 
@@ -121,7 +117,7 @@ def job_facts(store: Store, job: int) -> JobFacts:
         raise ConfigurationError(
             field="job_id", value=job, rule="must be a whole number", fix="rd.submit(...).id is one."
         )
-    rows = store.query("job", JobId(job)) if 0 < job < ID_END else []
+    rows = store.query(job_sql.job(job=JobId(job))) if 0 < job < ID_END else []
     if not rows:
         raise JobNotFoundError(job_id=job)
     return _facts_of(rows[0])
@@ -132,13 +128,14 @@ def jobs_of_owner(
 ) -> list[JobFacts]:
     """Return the jobs of an owner in a pipeline, newest first; the id of the last one is the `before` of the next page."""
     end = ID_END - 1 if before is None else before
-    return [_facts_of(row) for row in store.query("jobs_of_owner", owner, pipeline, end, limit)]
+    asked = job_sql.jobs_of_owner(owner=owner, pipeline=pipeline, before=end, limit=limit)
+    return [_facts_of(row) for row in store.query(asked)]
 
 
-def _facts_of(row: Row) -> JobFacts:
-    facts: dict[str, object] = dict(zip(_FACTS, row, strict=True))
+def _facts_of(row: job_sql.JobRow) -> JobFacts:
+    facts: dict[str, object] = row._asdict()
     facts |= {name: instant(facts[name]) for name in _TIMES if facts[name] is not None}
-    return msgspec.convert({**facts, "is_cancel_asked": bool(facts["is_cancel_asked"])}, JobFacts)
+    return msgspec.convert(facts, JobFacts)
 
 
 def get_job(store: Store, job: int) -> JobFacts:
@@ -152,29 +149,26 @@ def get_job(store: Store, job: int) -> JobFacts:
 
 def job_attempts(store: Store, job: int) -> list[Attempt]:
     """Return every attempt of a job, in order, with its outcome and the reason."""
-    return [_attempt_of(row) for row in store.query("attempts", job)]
+    return [_attempt_of(row) for row in store.query(job_sql.attempts(job=job))]
 
 
 def job_events(store: Store, job: int) -> list[JobEvent]:
     """Return every transition of a job, in order: queued, processing, retry, hold, checkpoint, complete, failed."""
-    rows = [dict(zip(JobEvent.__slots__, row, strict=True)) for row in store.query("transitions_of_job", job)]
-    return [msgspec.convert({**row, "at": instant(row["at"])}, JobEvent) for row in rows]
+    rows = store.query(job_sql.transitions_of_job(job=job))
+    return [msgspec.convert({**row._asdict(), "at": instant(row.at)}, JobEvent) for row in rows]
 
 
-def _attempt_of(row: Row) -> Attempt:
-    attempt: dict[str, object] = dict(zip(_ATTEMPT, row, strict=True))
-    started_at, ended_at = cast("float", attempt["started_at"]), cast("float", attempt["ended_at"])
-    notes, decision = cast("str | None", attempt["notes"]), cast("str | None", attempt["decision"])
-    reason, sentence = reason_and_sentence(decision)
+def _attempt_of(row: job_sql.AttemptRow) -> Attempt:
+    reason, sentence = reason_and_sentence(row.decision)
+    attempt: dict[str, object] = row._asdict()
     attempt |= {
-        "burned": bool(attempt["burned"]),
-        "decision": None if decision is None else msgspec.json.decode(decision),
+        "decision": None if row.decision is None else msgspec.json.decode(row.decision),
         "reason": reason,
         "sentence": sentence,
-        "notes": None if notes is None else msgspec.json.decode(notes),
-        "duration": ended_at - started_at,
-        "started_at": instant(started_at),
-        "ended_at": instant(ended_at),
+        "notes": None if row.notes is None else msgspec.json.decode(row.notes),
+        "duration": row.ended_at - row.started_at,
+        "started_at": instant(row.started_at),
+        "ended_at": instant(row.ended_at),
     }
     return msgspec.convert(attempt, Attempt)
 

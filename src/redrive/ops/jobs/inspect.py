@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -24,14 +24,18 @@ from redrive.ops.jobs.facts import Attempt, JobFacts, get_job, job_attempts
 from redrive.ops.letters.letter import DeadLetter, letters_of_job
 from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Store
-from redrive.store.records import Row
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import transfer as transfer_sql
 
 _LISTINGS: Final = {
-    "queued": "list_queued",
-    "complete": "list_ended",
-    "cancelled": "list_ended",
-    "skipped": "list_ended",
+    "queued": job_sql.list_queued,
+    "processing": job_sql.list_processing,
+    "failed": job_sql.list_failed,
+    "complete": job_sql.list_ended,
+    "cancelled": job_sql.list_ended,
+    "skipped": job_sql.list_ended,
 }
+"""The statement whose index suits a state best."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,28 +122,29 @@ def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limi
     """
     if which.status is not None:
         one_of("status", which.status, tuple(JobState))
-    end = LAST_ID if before is None else before
-    rest = (which.status, which.pipeline, which.stage, which.run, which.owner, limit)
-    key = () if which.key is None else (which.key,)
-    return [_line_of(row) for row in store.query(_listing(which), end, *rest, *key)]
-
-
-def _listing(which: JobFilter) -> str:
-    """Return the statement whose index suits the filter best."""
+    terms = job_sql.JobTerms(
+        LAST_ID if before is None else before,
+        which.status,
+        which.pipeline,
+        which.stage,
+        which.run,
+        which.owner,
+        limit,
+    )
     if which.key is not None:
-        return "list_of_key"
-    if which.status in {"processing", "failed"}:
-        return f"list_{which.status}"
-    if which.run is not None:
-        return "list_of_run"
-    return _LISTINGS.get(which.status or "", "list_jobs")
+        return [_line_of(row) for row in store.query(job_sql.list_of_key(which=terms, key=which.key))]
+    if which.run is not None and which.status not in {"processing", "failed"}:
+        listing = job_sql.list_of_run
+    else:
+        listing = _LISTINGS.get(which.status or "", job_sql.list_jobs)
+    return [_line_of(row) for row in store.query(listing(which=terms))]
 
 
 def find_job(store: Store, pipeline: str, key: str) -> int | None:
     """Return the id of the job with a key: the one that holds it, or else the newest that did; None if there is none."""
-    held = store.query("duplicate", pipeline, key)
+    held = store.query(job_sql.duplicate(pipeline=pipeline, key=key))
     if held:
-        return cast("int", held[0][0])
+        return held[0]
     newest = list_jobs(store, JobFilter(pipeline=pipeline, key=key), limit=1)
     return newest[0].id if newest else None
 
@@ -147,7 +152,7 @@ def find_job(store: Store, pipeline: str, key: str) -> int | None:
 def children_of(store: Store, job_id: int) -> list[int]:
     """Return the ids of the jobs that the stages of a job have submitted, in order; raises JobNotFoundError."""
     get_job(store, job_id)
-    return [cast("int", row[0]) for row in store.query("children", job_id)]
+    return store.query(job_sql.children(job=job_id))
 
 
 def job_details(store: Store, job_id: int) -> JobDetails:
@@ -165,19 +170,19 @@ def job_details(store: Store, job_id: int) -> JobDetails:
 
 def origin_of(store: Store, job_id: int) -> Origin | None:
     """Return where a job was imported from; None when it was not."""
-    rows = store.query("import_of_job", job_id)
+    rows = store.query(transfer_sql.import_of_job(job=job_id))
     if not rows:
         return None
-    origin, letter, at, actor, job, attempts = rows[0]
-    made = msgspec.json.decode(cast("str", attempts), type=list[dict[str, object]])
+    (row,) = rows
+    made = msgspec.json.decode(row.attempts, type=list[dict[str, object]])
     for one in made:
         one["started_at"], one["ended_at"] = instant(one["started_at"]), instant(one["ended_at"])
     return Origin(
-        installation=str(origin),
-        job=cast("int", job),
-        letter=cast("int", letter),
-        imported_at=instant(at),
-        actor=str(actor),
+        installation=row.origin,
+        job=row.job,
+        letter=row.letter,
+        imported_at=instant(row.at),
+        actor=row.actor,
         attempts=msgspec.convert(made, list[Attempt]),
     )
 
@@ -187,42 +192,43 @@ def latest_events(
 ) -> list[Event]:
     """Return the latest events, oldest first."""
     if job is not None:
-        return [event_of(row) for row in reversed(store.query("events_of_job", job, 0, limit))]
-    return [event_of(row) for row in reversed(store.query("latest_events", pipeline, limit))]
+        rows = store.query(job_sql.events_of_job(job=job, after=0, limit=limit))
+    else:
+        rows = store.query(job_sql.latest_events(pipeline=pipeline, limit=limit))
+    return [event_of(row) for row in reversed(rows)]
 
 
 def events_after(
     store: Store, seq: int, *, job: int | None = None, pipeline: str | None = None, limit: int = 500
 ) -> list[Event]:
     """Return events after `seq`, oldest first; continue with the `seq` of the last one."""
-    return [event_of(row) for row in store.query("events", seq, job, pipeline, limit)]
+    asked = job_sql.events(after=seq, job=job, pipeline=pipeline, limit=limit)
+    return [event_of(row) for row in store.query(asked)]
 
 
 def last_event(store: Store) -> int:
     """Return where the events end now."""
-    return cast("int", store.query("last_event")[0][0])
+    return store.query(job_sql.last_event())[0]
 
 
 def counts(store: Store) -> dict[tuple[str, str], dict[str, int]]:
     """Count jobs by (pipeline, stage) and status."""
     counted: dict[tuple[str, str], dict[str, int]] = {}
-    for pipeline, stage, status, jobs in store.query("counts"):
-        counted.setdefault((str(pipeline), str(stage)), {})[str(status)] = cast("int", jobs)
+    for pipeline, stage, status, jobs in store.query(job_sql.counts()):
+        counted.setdefault((pipeline, stage), {})[status] = jobs
     return counted
 
 
-def event_of(row: Row) -> Event:
+def event_of(row: job_sql.EventRow) -> Event:
     """Return a row of the store as the event it is."""
-    names = "seq job dispatch pipeline stage round attempt outcome code".split()
-    reason, sentence = reason_and_sentence(cast("str | None", row[9]))
-    why = {"reason": reason, "sentence": sentence, "at": instant(row[10])}
-    return msgspec.convert({**dict(zip(names, row[:9], strict=True)), **why}, Event)
+    reason, sentence = reason_and_sentence(row.decision)
+    why = {"reason": reason, "sentence": sentence, "at": instant(row.ended_at)}
+    return msgspec.convert({**row._asdict(), **why}, Event)
 
 
-def _line_of(row: Row) -> JobLine:
-    names = "id pipeline stage status attempt waiting error_code".split()
-    times = {"run_at": instant(row[7]), "created_at": instant(row[8]), "key": row[9]}
-    return msgspec.convert({**dict(zip(names, row[:7], strict=True)), **times}, JobLine)
+def _line_of(row: job_sql.ListedJob) -> JobLine:
+    times = {"run_at": instant(row.run_at), "created_at": instant(row.created_at)}
+    return msgspec.convert({**row._asdict(), **times}, JobLine)
 
 
 prepare(Event, JobLine)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict, Unpack, cast
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -37,7 +37,9 @@ from redrive.ops.jobs.facts import JobFacts, get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.replay.validation import lost_stage
 from redrive.store.protocol import Store
-from redrive.store.records import LaneId, Step
+from redrive.store.records import LaneId
+from redrive.store.statements import release as release_sql
+from redrive.store.statements import triage as triage_sql
 
 
 class RetryOptions(TypedDict, total=False):
@@ -86,10 +88,14 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[RetryOptions])
     now = CURRENT.get().clock.wall()
     steps = release_steps(store, way.batch, replay=None, first_lane=way.first_lane, now=now)
     verb = "restart" if how.get("from_start") else "retry"
-    line = by.line(verb, f"letter {way.letter}")
-    log = Step("log_retry", (*line, _without_evidence(way), way.letter, way.state), rows=1)
+    log = release_sql.log_retry(
+        act=by.line(verb, f"letter {way.letter}"),
+        change=_without_evidence(way),
+        letter=way.letter,
+        state=way.state,
+    )
     try:
-        taken = store.apply(log, *steps)
+        taken = store.apply(log.touching(1), *steps)
     except StoreRefusedError:
         taken = None
     if taken is None:
@@ -116,7 +122,7 @@ def _way_of(
     if owner is not None and owner != facts.owner:
         raise _not_owner(facts, owner)
     code = _code_of(facts, pipelines or {})
-    batch = batch_of(store.query("replay_candidates", f"[{letter[0]}]", int(from_start)))
+    batch = batch_of(store.query(release_sql.replay_candidates(ids=[letter[0]], from_start=from_start)))
     (candidate,) = batch.candidates
     value = start_value(store, candidate)
     if value is None:
@@ -169,7 +175,10 @@ def _code_of(facts: JobFacts, pipelines: Mapping[str, Pipeline]) -> Pipeline | N
 
 def _check_not_gone(store: Store, facts: JobFacts, letter: int) -> None:
     """Refuse a job whose values are gone for good; one that came without any may still be given one."""
-    if facts.erased_at is None or store.query("letter_values", letter, "payload")[0][-1]:
+    if (
+        facts.erased_at is None
+        or store.query(triage_sql.letter_values(letter=letter, part="payload"))[0].may_be_supplied
+    ):
         return
     raise ReplayRefusedError(
         subject=f"job {facts.id}",
@@ -204,7 +213,7 @@ def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
         raise ReplayRefusedError(
             subject=subject, problem=f"it is {facts.status}", fix="Only a job that failed can be retried."
         )
-    rows = store.query("live_letter", facts.id)
+    rows = store.query(release_sql.live_letter(job=facts.id))
     if not rows:
         raise ReplayRefusedError(
             subject=subject,
@@ -224,7 +233,7 @@ def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
             problem=f"its dead letter {letter} belongs to replay {replay}",
             fix=f"Wait for it, or redrive replay cancel {replay}.",
         )
-    return cast("int", letter), str(state)
+    return letter, state
 
 
 def _check_rules(store: Store, facts: JobFacts, letter: tuple[int, str], owner: str | None) -> bool:

@@ -7,7 +7,7 @@ operator log, in the transaction before the value is returned.
 
 from __future__ import annotations
 
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from redrive.core.arguments import one_of
 from redrive.errors import (
@@ -21,6 +21,8 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs.facts import JobFacts, get_job, job_attempts
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import transfer as transfer_sql
 
 Part = Literal["payload", "result"]
 PARTS: Final[tuple[Part, ...]] = ("payload", "result")
@@ -47,7 +49,7 @@ def stored_result(store: Store, facts: JobFacts) -> bytes:
     """Return the result of a job as JSON; refuse one that has none, with the reason. Raises as `read_value` does."""
     match facts.status:
         case "complete":
-            return _present(facts.id, store.query("result", facts.id)[0][1])
+            return _present(facts.id, store.query(job_sql.result(job=facts.id))[0].value)
         case "failed":
             raise JobFailedError(
                 job_id=facts.id, error_code=facts.error_code or "", message=facts.error_message or ""
@@ -61,10 +63,10 @@ def stored_result(store: Store, facts: JobFacts) -> bytes:
 
 
 def _payload(store: Store, job_id: int) -> bytes:
-    return _present(job_id, store.query("exported_values", job_id)[0][0])
+    return _present(job_id, store.query(transfer_sql.exported_values(job=job_id))[0].payload)
 
 
-def _present(job_id: int, value: object) -> bytes:
+def _present(job_id: int, value: bytes | None) -> bytes:
     if value is None:
         raise JobErasedError(job_id=job_id)
-    return cast("bytes", value)
+    return value

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 from redrive.core.diagnosis import suggested_diagnosis
 from redrive.engine.clock import instant
@@ -20,7 +20,7 @@ from redrive.ops.jobs.facts import Attempt, JobFacts, job_attempts, job_facts
 from redrive.ops.jobs.next_steps import Hints, gone_for_good
 from redrive.ops.letters.letter import DeadLetter, get_letter
 from redrive.store.protocol import Store
-from redrive.store.records import Row
+from redrive.store.statements import letters as letter_sql
 
 _FRAME: Final = re.compile(r'^[ |+-]*File "(?P<path>[^"]*)", line \d+')
 _LIBRARY: Final = re.compile(
@@ -84,7 +84,7 @@ def letter_details(store: Store, letter_id: int) -> LetterDetails:
         hint=hint,
         facts=facts,
         attempts=job_attempts(store, letter.job),
-        edits=[_edit_of(row) for row in store.query("edits_of_letter", letter.id)],
+        edits=[_edit_of(row) for row in store.query(letter_sql.edits_of_letter(letter=letter.id))],
         operations=operations,
     )
 
@@ -119,5 +119,5 @@ def stack_of(text: str) -> Stack:
     )
 
 
-def _edit_of(row: Row) -> Edit:
-    return Edit(id=cast("int", row[0]), part=str(row[1]), at=instant(row[2]), actor=str(row[3]))
+def _edit_of(row: letter_sql.EditLine) -> Edit:
+    return Edit(id=row.id, part=row.part, at=instant(row.at), actor=row.actor)

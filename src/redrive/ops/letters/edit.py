@@ -37,9 +37,9 @@ from redrive.ops.letters.new_value import FLATTER, NEW, EditFunction, bad_json, 
 from redrive.ops.suggest import unknown
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
-from redrive.store.records import INLINE_MAX, Step
+from redrive.store.records import INLINE_MAX, Part, Step
+from redrive.store.statements import triage as triage_sql
 
-Part = edit_history.Part
 PARTS: Final[tuple[Part, ...]] = ("payload", "input")
 LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
 """States of letters that can be edited."""
@@ -194,8 +194,16 @@ def commit(store: Store, made: Draft, by: Actor) -> EditResult:
     if values.present != made.before:
         raise _refused(made.letter, "somebody else has edited it meanwhile", "Look at it again, then edit.")
     at, actor = CURRENT.get().clock.wall(), storable(by.name)
-    fence = (values.erased_at, values.edit)
-    row = (made.letter, made.part, made.before, made.after, at, actor, *fence)
+    add = triage_sql.add_edit(
+        letter=made.letter,
+        part=made.part,
+        before=made.before,
+        after=made.after,
+        at=at,
+        actor=actor,
+        erased_at=values.erased_at,
+        last_edit=values.edit,
+    )
     # Both values are stored in the edit, where erasing finds them; the log is kept for ever, so it gets none of them.
     size = None if made.before is None else len(made.before)
     supply = _supply(values, made) if values.original is None else []
@@ -205,11 +213,11 @@ def commit(store: Store, made: Draft, by: Actor) -> EditResult:
     after |= {"is_original": True} if made.is_original else {}
     change = {"part": made.part, "before": {"bytes": size}, "after": after}
     log = by.hiding(own).log_letters("edit", f"letter {made.letter}", letters=1, change=change)
-    lock = Step("lock_letter", (made.letter,))
-    answer = store.apply(lock, Step("add_edit", row, rows=1), *supply, log)
+    lock = triage_sql.lock_letter(letter=made.letter)
+    answer = store.apply(lock, add.touching(1), *supply, log)
     if answer is None:
         raise _refused(made.letter, "it has moved meanwhile", "Look at it again, then edit.")
-    return EditResult(id=cast("int", answer[1][0][0]), diff=made.diff, unknown_fields=made.unknown_fields)
+    return EditResult(id=answer[1][0], diff=made.diff, unknown_fields=made.unknown_fields)
 
 
 def _supply(values: _Values, made: Draft) -> list[Step]:
@@ -217,10 +225,19 @@ def _supply(values: _Values, made: Draft) -> list[Step]:
     dispatch = _BESIDE[made.part]
     is_small = len(made.after) <= INLINE_MAX
     inline = made.after if is_small else None
-    beside = [] if is_small else [Step("supply_value", (values.job, dispatch, made.after), rows=1)]
+    beside = (
+        []
+        if is_small
+        else [triage_sql.supply_value(job=values.job, dispatch=dispatch, value=made.after).touching(1)]
+    )
     if made.part == "payload":
-        return [*beside, Step("supply_payload", (values.job, inline), rows=1)]
-    return [*beside, Step("supply_input", (values.job, inline, 0 if is_small else dispatch), rows=1)]
+        return [*beside, triage_sql.supply_payload(job=values.job, payload=inline).touching(1)]
+    return [
+        *beside,
+        triage_sql.supply_input(
+            job=values.job, input=inline, input_from=0 if is_small else dispatch
+        ).touching(1),
+    ]
 
 
 def read_letter_value(store: Store, letter: int, part: Part, by: Actor) -> bytes:
@@ -250,12 +267,10 @@ def _replayable(store: Store, letter: int, part: Part) -> _Values:
     """Return a part of a letter that waits or is discarded; raises ReplayRefusedError if a replay can never start with it."""
     one_of("part", part, PARTS)
     check_ids(store, (letter,))
-    rows = store.query("letter_values", letter, part)
+    rows = store.query(triage_sql.letter_values(letter=letter, part=part))
     if not rows:
         raise _refused(letter, "its job was pruned", "There is nothing left to edit.")
-    names = _Values.__struct_fields__
-    facts = dict(zip(names, rows[0], strict=True))
-    values = msgspec.convert(facts, _Values, strict=False)
+    values = msgspec.convert(rows[0]._asdict(), _Values)
     if (
         part == "payload"
         and values.edited is None

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, cast
 
 from redrive.engine.clock import instant
 from redrive.ops.letters.document import difference, redacted_json
 from redrive.ops.letters.letter import get_letter
 from redrive.store.protocol import Store
-from redrive.store.records import Row
-
-Part = Literal["payload", "input"]
+from redrive.store.records import Part
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import transfer as transfer_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class KeptEdit:
 
 def kept_edits(store: Store, job: int, letter: int, part: Part | None = None) -> list[KeptEdit]:
     """Return the edits that apply to a letter, oldest first; none if they were erased."""
-    found = [_kept_of(row) for row in store.query("exported_edits", job, letter)]
+    found = [_kept_of(row) for row in store.query(transfer_sql.exported_edits(job=job, letter=letter))]
     return [each for each in found if part in {None, each.part}]
 
 
@@ -64,7 +63,9 @@ def edit_history(store: Store, letter: int) -> EditHistory:
     known = get_letter(store, letter)
     kept = kept_edits(store, known.job, letter)
     # Erasing wipes all edits of a job at once, and none can be made after it.
-    erased = [] if kept else [_erased_of(row) for row in store.query("edits_of_letter", letter)]
+    erased = (
+        [] if kept else [_erased_of(row) for row in store.query(letter_sql.edits_of_letter(letter=letter))]
+    )
     firsts: dict[Part, bytes | None] = {each.part: each.before for each in reversed(kept)}
     originals: dict[Part, str] = {
         part: redacted_json(value) for part, value in firsts.items() if value is not None
@@ -81,10 +82,9 @@ def _past(kept: KeptEdit) -> PastEdit:
     return PastEdit(part=kept.part, at=instant(kept.at), actor=kept.actor, diff=diff)
 
 
-def _kept_of(row: Row) -> KeptEdit:
-    return KeptEdit(*cast("tuple[Part, bytes | None, bytes, float, str]", row))
+def _kept_of(row: transfer_sql.EditRow) -> KeptEdit:
+    return KeptEdit(row.part, row.before, row.after, row.at, row.actor)
 
 
-def _erased_of(row: Row) -> PastEdit:
-    _, part, at, actor = cast("tuple[int, Part, float, str]", row)
-    return PastEdit(part=part, at=instant(at), actor=actor, diff=None)
+def _erased_of(row: letter_sql.EditLine) -> PastEdit:
+    return PastEdit(part=row.part, at=instant(row.at), actor=row.actor, diff=None)

@@ -23,13 +23,14 @@ from redrive.engine.replay.rules import rules_of
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor, Operation, bounds_of_replay, in_order, operation_of
 from redrive.ops.jobs.facts import job_attempts
-from redrive.ops.letters.edit import Part
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
-from redrive.ops.letters.letter import NAMES, letter_facts
+from redrive.ops.letters.letter import letter_facts
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Store
-from redrive.store.records import Row, json_list
+from redrive.store.records import Part
+from redrive.store.statements import operations as operation_sql
+from redrive.store.statements import transfer as transfer_sql
 
 FORMAT: Final = 1
 """The version of the format; a reader refuses versions it does not know."""
@@ -37,7 +38,6 @@ STEP: Final = 200
 """Letters that are in memory at once."""
 _NOTHING: Final = msgspec.Raw()
 _ENCODER: Final = msgspec.json.Encoder()
-_NAMES: Final = [*NAMES, "position", "status", "priority", "created_at", "erased_at", "origin", "restarts"]
 
 
 class ExportedLetter(Struct, frozen=True, kw_only=True):
@@ -161,11 +161,10 @@ def _log(store: Store, frozen: FrozenSet, by: Actor) -> None:
 def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[bytes]:
     installation = installation_of(store)
     for ids in frozen_steps(store, frozen, step=STEP):
-        found = store.query("exported_letters", json_list(ids))
-        rows = [letter_facts(_NAMES, row) for row in found]
-        acts = _acts_on(store, ids, {cast("int | None", facts["replay"]) for facts in rows})
-        for facts in rows:
-            yield _ENCODER.encode(_line_of(store, installation, facts, acts, with_values=with_values)) + b"\n"
+        rows = store.query(transfer_sql.exported_letters(ids=ids))
+        acts = _acts_on(store, ids, {row.replay for row in rows})
+        for row in rows:
+            yield _ENCODER.encode(_line_of(store, installation, row, acts, with_values=with_values)) + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +175,11 @@ class _Acts:
     by_replay: dict[int, list[Operation]]
 
 
-def _acts_on(store: Store, ids: Sequence[int], replays: Iterable[int | None]) -> _Acts:
+def _acts_on(store: Store, ids: list[int], replays: Iterable[int | None]) -> _Acts:
     """Read the acts on many letters once per step: letter by letter, all of them would be read for each."""
     by_letter: dict[int, list[Operation]] = {}
-    for letter, *act in store.query("acts_with_letters", json_list(ids), ids[0], ids[-1]):
-        by_letter.setdefault(cast("int", letter), []).append(operation_of(tuple(act)))
+    for row in store.query(operation_sql.acts_with_letters(ids=ids, first=ids[0], last=ids[-1])):
+        by_letter.setdefault(row.letter, []).append(operation_of(row))
     by_replay = {
         each: [operation_of(row) for row in bounds_of_replay(store, each)]
         for each in replays
@@ -190,18 +189,20 @@ def _acts_on(store: Store, ids: Sequence[int], replays: Iterable[int | None]) ->
 
 
 def _line_of(
-    store: Store, here: Installation, facts: dict[str, object], many: _Acts, *, with_values: bool
+    store: Store, here: Installation, row: transfer_sql.ExportedRow, many: _Acts, *, with_values: bool
 ) -> ExportedLine:
-    letter, job = cast("int", facts["id"]), cast("int", facts["job"])
-    facts |= {"fingerprint": facts["group"], "created_at": instant(facts["created_at"])}
+    letter, job = row.id, row.job
+    facts = letter_facts(row) | {"fingerprint": row.group, "created_at": instant(row.created_at)}
     names = (f"letter {letter}", f"job {job}")
-    single = [operation_of(act) for name in names for act in store.query("operations_on", name)]
-    replays = many.by_replay.get(cast("int", facts["replay"]), [])
+    single = [
+        operation_of(act) for name in names for act in store.query(operation_sql.operations_on(subject=name))
+    ]
+    replays = [] if row.replay is None else many.by_replay[row.replay]
     acts = in_order([*single, *many.by_letter.get(letter, []), *replays])
     safe = _redacted({**facts, "key": None, "owner": None})
-    safe |= {"key": unchanged(facts["key"]), "owner": unchanged(facts["owner"])}
-    safe["origin"] = facts["origin"] or origin_of(job, here.ids)
-    values = _values_of(store, job, letter) if with_values and facts["erased_at"] is None else None
+    safe |= {"key": unchanged(row.key), "owner": unchanged(row.owner)}
+    safe["origin"] = row.origin or origin_of(job, here.ids)
+    values = _values_of(store, job, letter) if with_values and row.erased_at is None else None
     return ExportedLine(
         redrive_export=FORMAT,
         origin=here.ids[0][0],
@@ -213,27 +214,29 @@ def _line_of(
     )
 
 
-def unchanged(text: object) -> str | None:
+def unchanged(text: str | None) -> str | None:
     """Return a name that redaction does not change, else None: half a name would be taken for a whole one."""
-    return text if isinstance(text, str) and redact(text) == text else None
+    return text if text is not None and redact(text) == text else None
 
 
 def _values_of(store: Store, job: int, letter: int) -> ExportedValues:
-    ((payload, given),) = store.query("exported_values", job)
-    edits = [_edit_of(row) for row in store.query("exported_edits", job, letter)]
+    ((payload, given),) = store.query(transfer_sql.exported_values(job=job))
+    edits = [_edit_of(row) for row in store.query(transfer_sql.exported_edits(job=job, letter=letter))]
     return ExportedValues(payload=_raw(payload), input=_raw(given), edits=edits)
 
 
-def _edit_of(row: Row) -> ExportedEdit:
-    part, before, after, at, actor = row
-    who = redact(str(actor))
+def _edit_of(row: transfer_sql.EditRow) -> ExportedEdit:
     return ExportedEdit(
-        part=cast("Part", part), before=_raw(before), after=_raw(after), at=instant(at), actor=who
+        part=row.part,
+        before=_raw(row.before),
+        after=_raw(row.after),
+        at=instant(row.at),
+        actor=redact(row.actor),
     )
 
 
-def _raw(value: object) -> msgspec.Raw:
-    return _NOTHING if value is None else msgspec.Raw(cast("bytes", value))
+def _raw(value: bytes | None) -> msgspec.Raw:
+    return _NOTHING if value is None else msgspec.Raw(value)
 
 
 def _plain(facts: Sequence[object]) -> list[dict[str, object]]:
@@ -254,8 +257,8 @@ def _redacted(facts: dict[str, object]) -> dict[str, object]:
 def _check_rules(store: Store, frozen: FrozenSet) -> None:
     """Refuse an export with values unless the rules of every pipeline allow it."""
     for ids in frozen_steps(store, frozen):
-        for (pipeline,) in store.query("pipelines_of_letters", json_list(ids)):
-            if rules_of(store, str(pipeline)).export != "include":
+        for pipeline in store.query(transfer_sql.pipelines_of_letters(ids=ids)):
+            if rules_of(store, pipeline).export != "include":
                 raise ConfigurationError(
                     field=f"ReplayRules.export of {pipeline}",
                     value="redacted",

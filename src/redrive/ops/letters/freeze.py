@@ -12,7 +12,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -27,7 +27,10 @@ from redrive.ops.letters.letter import get_letter
 from redrive.ops.pipelines import known_pipeline, lane_names
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
-from redrive.store.records import json_list
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import replays as replay_sql
+from redrive.store.statements import triage as triage_sql
+from redrive.store.statements.statement import Statement
 
 STEP: Final = 5_000
 """Letters per transaction of an act."""
@@ -96,22 +99,19 @@ def freeze(store: Store, which: LetterFilter) -> FrozenSet:
     check_ids(store, which.ids or ())
     if which.assignee is not None and which.ids is None:
         # Unlike the rest of a filter an assignee changes: what is assigned later does not belong to the set.
-        last = cast("int", store.query("last_letter")[0][0])
+        last = store.query(replay_sql.last_letter())[0].cutoff
         named = tuple(letter for ids in id_steps(store, which, last) for letter in ids)
         which = msgspec.structs.replace(which, ids=named)
     if which.is_by_group:
-        ((cutoff, moves, counted),) = store.query("freeze_by_group", *which.group_row())
-        rows = msgspec.json.decode(cast("str", counted), type=list[tuple[str, str, int]])
+        (now,) = store.query(letter_sql.freeze_by_group(which=which.group_terms()))
+        cutoff, moves = now.cutoff, now.moves
+        rows = msgspec.json.decode(now.counted, type=list[letter_sql.LetterCount])
     else:
-        cutoff, moves = store.query("last_letter")[0]
-        found = store.query(f"count_by_{_index(which)}", *which.row(), 0, cutoff)
-        rows = cast("list[tuple[str, str, int]]", found)
-    return FrozenSet(
-        which=which,
-        cutoff=cast("int", cutoff),
-        counts={(pipeline, state): letters for pipeline, state, letters in rows},
-        moves=cast("int", moves),
-    )
+        cutoff, moves = store.query(replay_sql.last_letter())[0]
+        count, _ = _statements_for(which)
+        rows = store.query(count(which=which.terms(), after=0, last=cutoff))
+    counts = {(pipeline, state): letters for pipeline, state, letters in rows}
+    return FrozenSet(which=which, cutoff=cutoff, counts=counts, moves=moves)
 
 
 def frozen_steps(store: Store, frozen: FrozenSet, *, step: int = STEP) -> Iterator[list[int]]:
@@ -124,9 +124,9 @@ def id_steps(store: Store, which: LetterFilter, cutoff: int, *, step: int = STEP
 
     The ids of a window are read before the first of them is yielded: an act that moves letters cannot make the walk see them twice.
     """
+    _, find = _statements_for(which)
     for low in range(0, cutoff, WINDOW):
-        rows = store.query(f"ids_by_{_index(which)}", *which.row(), low, min(low + WINDOW, cutoff))
-        ids = [cast("int", row[0]) for row in rows]
+        ids = store.query(find(which=which.terms(), after=low, last=min(low + WINDOW, cutoff)))
         for start in range(0, len(ids), step):
             yield ids[start : start + step]
 
@@ -136,7 +136,7 @@ def check_ids(store: Store, ids: tuple[int, ...]) -> None:
     if not ids:
         return
     possible = [each for each in ids if 0 < each < LAST_ID]
-    found = {row[0] for row in store.query("existing_letters", json_list(possible))}
+    found = set(store.query(triage_sql.existing_letters(ids=possible)))
     for each in ids:
         if each not in found:
             get_letter(store, each)
@@ -177,16 +177,19 @@ def check_code(store: Store, code: str, *, may_be_new: bool = False) -> None:
     raise unknown(code, close or known, kind="code", otherwise="There are no dead letters in this database.")
 
 
-def _index(which: LetterFilter) -> str:
-    """Return the index that suits the filter best."""
-    if which.ids is not None:
-        return "id"
-    if which.run is not None:
-        return "run"
-    if which.owner is not None:
-        return "owner"
-    if which.key is not None:
-        return "key"
-    if which.assignee is not None:
-        return "assignee"
-    return "group" if which.escalated is None else "escalated"
+_Count = Statement[..., letter_sql.LetterCount]
+_Find = Statement[..., int]
+
+
+def _statements_for(which: LetterFilter) -> tuple[_Count, _Find]:
+    """Return what counts and what finds the letters of a filter in the index that suits it best."""
+    ways: list[tuple[object, _Count, _Find]] = [
+        (which.ids, letter_sql.count_by_id, letter_sql.ids_by_id),
+        (which.run, letter_sql.count_by_run, letter_sql.ids_by_run),
+        (which.owner, letter_sql.count_by_owner, letter_sql.ids_by_owner),
+        (which.key, letter_sql.count_by_key, letter_sql.ids_by_key),
+        (which.assignee, letter_sql.count_by_assignee, letter_sql.ids_by_assignee),
+        (which.escalated, letter_sql.count_by_escalated, letter_sql.ids_by_escalated),
+        (True, letter_sql.count_by_group, letter_sql.ids_by_group),
+    ]
+    return next((count, find) for value, count, find in ways if value is not None)

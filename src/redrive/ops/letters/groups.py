@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import msgspec
 
@@ -25,9 +25,10 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops.jobs.next_steps import Hints
 from redrive.ops.letters.letter import lines_of
-from redrive.ops.letters.pages import EARLIEST, LATEST, Pair, Position, pairs_of, positions_of
+from redrive.ops.letters.pages import EARLIEST, LATEST, Position, pairs_of, positions_of
 from redrive.store.protocol import Store
-from redrive.store.records import json_list
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements.letters import Pair
 
 HOURS: Final = 24
 RISING: Final = 1.5
@@ -93,21 +94,6 @@ class GroupPage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lane:
-    """A group's row for one lane."""
-
-    id: int
-    fingerprint: str
-    pipeline: str
-    stage: str
-    code: str
-    category: str
-    exception: str
-    first_at: float
-    last_at: float
-
-
-@dataclass(frozen=True, slots=True)
 class NewestLetters:
     """Of the letters that match, by group: the position of the newest one, and how many a replay has taken."""
 
@@ -134,11 +120,13 @@ class LetterCounts:
             return self._newest
         found = NewestLetters()
         pairs = [(group, state) for group in groups for state in self.states[group]]
-        for group, at, letter in self._store.query("letter_heads", json_list(pairs), *self._span()):
+        since, until = self._span()
+        for group, at, letter in self._store.query(
+            letter_sql.letter_heads(pairs=pairs, since=since, until=until)
+        ):
             # It was pruned since it was counted.
-            if at is not None:
-                position = (cast("float", at), cast("int", letter))
-                found.heads[cast("int", group)] = max(found.heads.get(cast("int", group), position), position)
+            if at is not None and letter is not None:
+                found.heads[group] = max(found.heads.get(group, (at, letter)), (at, letter))
         for group, letters in self._taken(groups):
             found.taken[group] += letters
         return found
@@ -150,40 +138,40 @@ class LetterCounts:
         lower, upper = self._span()
         # Groups that lie in the span as a whole are counted already.
         groups = sorted({pair.group for pair in pairs})
-        spans = {row[0]: (row[7], row[8]) for row in self._store.query("letter_groups", json_list(groups))}
+        rows = self._store.query(letter_sql.letter_groups(ids=groups))
+        spans = {row.id: (row.first_at, row.last_at) for row in rows}
         counted: list[Pair] = []
         partly: list[tuple[int, str]] = []
         for pair in pairs:
-            first, last = cast("tuple[float, float]", spans.get(pair.group, (EARLIEST, LATEST)))
+            first, last = spans.get(pair.group, (EARLIEST, LATEST))
             if lower <= first - CLOCKS_SECONDS and last < upper:
                 counted.append(pair)
             elif last >= lower:
                 partly.append((pair.group, pair.state))
-        rows = self._store.query("count_in_span", json_list(partly), lower, upper) if partly else []
-        counted += [
-            Pair(cast("int", group), str(state), cast("int", letters)) for group, state, letters in rows
-        ]
+        if partly:
+            counted += self._store.query(letter_sql.count_in_span(pairs=partly, since=lower, until=upper))
         return [pair for pair in counted if pair.letters]
 
     def _by_letters(self) -> list[Pair]:
         self._newest = found = NewestLetters()
         counts: Counter[tuple[int, str]] = Counter()
         for page in positions_of(self._store, self._which):
-            rows = self._store.query("count_named_by_group", json_list([letter for _, letter in page]))
-            for group, state, letters, taken, at, letter in cast(
-                "list[tuple[int, str, int, int, float, int]]", rows
-            ):
+            rows = self._store.query(letter_sql.count_named_by_group(ids=[letter for _, letter in page]))
+            for group, state, letters, taken, at, letter in rows:
                 counts[group, state] += letters
                 found.taken[group] += taken
                 found.heads[group] = max(found.heads.get(group, (at, letter)), (at, letter))
         return [Pair(group, state, letters) for (group, state), letters in counts.items()]
 
-    def _taken(self, groups: Sequence[int]) -> list[tuple[int, int]]:
-        which, named = self._which, json_list(groups)
-        rows = self._store.query("taken_letters", named, which.state)
-        if rows and (which.since is not None or which.until is not None):
-            rows = self._store.query("taken_in_span", named, which.state, *self._span())
-        return cast("list[tuple[int, int]]", rows)
+    def _taken(self, groups: Sequence[int]) -> list[letter_sql.GroupCount]:
+        which, named = self._which, list(groups)
+        rows = self._store.query(letter_sql.taken_letters(groups=named, state=which.state))
+        if not rows or (which.since is None and which.until is None):
+            return rows
+        since, until = self._span()
+        return self._store.query(
+            letter_sql.taken_in_span(groups=named, state=which.state, since=since, until=until)
+        )
 
     def _span(self) -> tuple[float, float]:
         since, until = self._which.since, self._which.until
@@ -197,7 +185,7 @@ def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) 
     whole group. By owner, key or ids, the cost grows with the number of their letters.
     """
     counts = LetterCounts(store, which)
-    by_cause: dict[str, list[_Lane]] = {}
+    by_cause: dict[str, list[letter_sql.GroupRow]] = {}
     for lane in _lanes(store, counts.states):
         by_cause.setdefault(lane.fingerprint, []).append(lane)
     counted = {cause: _summed(counts.states[lane.id] for lane in same) for cause, same in by_cause.items()}
@@ -261,7 +249,10 @@ def trend_of(hours: Sequence[int]) -> Trend:
 
 
 def _described(
-    store: Store, causes: dict[str, list[_Lane]], counted: dict[str, dict[str, int]], counts: LetterCounts
+    store: Store,
+    causes: dict[str, list[letter_sql.GroupRow]],
+    counted: dict[str, dict[str, int]],
+    counts: LetterCounts,
 ) -> list[LetterGroup]:
     """Return the groups in full."""
     ids = [lane.id for lanes in causes.values() for lane in lanes]
@@ -309,17 +300,16 @@ def _settled(store: Store, ids: Sequence[int]) -> set[int]:
     return set(ids) - {pair.group for pair in pairs_of(store, LetterFilter()) if pair.state in PENDING}
 
 
-def _lanes(store: Store, ids: Iterable[int]) -> list[_Lane]:
-    return [_Lane(*row) for row in store.query("letter_groups", json_list(sorted(ids)))]  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - the columns have these types.
+def _lanes(store: Store, ids: Iterable[int]) -> list[letter_sql.GroupRow]:
+    return store.query(letter_sql.letter_groups(ids=sorted(ids)))
 
 
 def _trends(store: Store, ids: Sequence[int]) -> dict[int, list[int]]:
     """Return the letters of each group in the last hours, oldest first."""
     last = int(CURRENT.get().clock.wall() // 3600)
     hours = {group: [0] * HOURS for group in ids}
-    for group, hour, letters in cast(
-        "list[tuple[int, int, int]]", store.query("group_trend", json_list(ids), last - HOURS)
-    ):
+    asked = letter_sql.group_trend(groups=list(ids), after=last - HOURS)
+    for group, hour, letters in store.query(asked):
         # With a fast clock, a letter belongs to the last hour we know.
         hours[group][min(hour, last) - last - 1] += letters
     return hours
@@ -351,4 +341,4 @@ def _is_prefix(text: str) -> bool:
 
 
 def _beginning(store: Store, start: str, limit: int) -> list[str]:
-    return [str(row[0]) for row in store.query("fingerprints", start, f"{start}\U0010ffff", limit)]
+    return store.query(letter_sql.fingerprints(first=start, end=f"{start}\U0010ffff", limit=limit))

@@ -29,7 +29,9 @@ from redrive.ops.letters.document import deeper, too_deep
 from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, unchanged
 from redrive.redaction.process import redact, redact_mapping, redact_start
 from redrive.store.protocol import Store
-from redrive.store.records import INLINE_MAX, Step, json_list
+from redrive.store.records import INLINE_MAX, Step
+from redrive.store.statements import transfer as transfer_sql
+from redrive.store.statements import triage as triage_sql
 
 STEP: Final = 200
 """Letters per transaction."""
@@ -175,19 +177,19 @@ def _refusal(store: Store, fresh: Sequence[ExportedLine], by: Actor) -> str | No
 
 def _is_known(store: Store, line: ExportedLine) -> bool:
     """Return whether a letter was imported before, or was exported from here and still exists."""
-    letter = json_list([line.letter.id])
-    if _is_from_here(store, line) and store.query("existing_letters", letter):
+    letter = [line.letter.id]
+    if _is_from_here(store, line) and store.query(triage_sql.existing_letters(ids=letter)):
         return True
-    return bool(store.query("known_imports", line.origin, letter))
+    return bool(store.query(transfer_sql.known_imports(origin=line.origin, ids=letter)))
 
 
 def _is_from_here(store: Store, line: ExportedLine) -> bool:
     """Return whether a letter was written here, or in the database of which this is a copy, before the copy was made."""
     end = ID_END
-    for installation, _, first, _ in cast("list[tuple[str, int, int, bytes]]", store.query("installations")):
-        if line.origin == installation:
-            return first <= line.letter.id < end
-        end = first
+    for installation in store.query(transfer_sql.installations()):
+        if line.origin == installation.id:
+            return installation.first_letter <= line.letter.id < end
+        end = installation.first_letter
     return False
 
 
@@ -268,40 +270,78 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
     given = None if values is None else _value(values.input)
     edits = [] if values is None else [_edit_row(each) for each in values.edits]
     clean = _Clean({**_literals(payload), **_literals(given), **_edited_literals(edits)})
-    mark = (line.origin, letter.id)
+    mark = transfer_sql.ImportMark(line.origin, letter.id)
     now = CURRENT.get().clock.wall()
     message = clean.text(letter.message, MESSAGE_MAX)
     failed_at, exception = letter.last_failure_at.timestamp(), clean.text(letter.exception, 200)
-    there = (job.id, _kept_attempts(line.attempts, clean))
-    about = (letter.code, letter.category)
-    where = (job.pipeline, job.stage)
-    row = (*where, job.priority, now, *_names(line), _inline(payload), _inline(given))
-    effects = (job.origin or f"{line.origin}-{job.id}", job.restarts)
-    is_beside = given is not None and len(given) > INLINE_MAX
-    erased_at = now if payload is None and given is None else None
-    steps = [
-        Step("import_lane", (*where, job.position)),
-        Step("import_job", (*row, int(is_beside), job.created_at.timestamp(), erased_at, *effects), rows=1),
-        Step("import_mark", (*mark, now, redact(storable(by.name)), *there), rows=1),
-        Step("import_failure", (*mark, letter.code, message, failed_at), rows=1),
-    ]
-    large = [
-        (dispatch, value)
-        for dispatch, value in ((0, payload), (1, given))
-        if value is not None and len(value) > INLINE_MAX
-    ]
-    steps += [Step("import_value", (*mark, *each), rows=1) for each in large]
     first_at = min(letter.first_failure_at.timestamp(), failed_at)
-    group = (*where, letter.fingerprint, *about, exception, first_at, failed_at)
-    texts = (clean.text(letter.reason, MESSAGE_MAX), message, _context(line, clean))
-    facts = (*about, int(letter.is_retryable), exception, *texts, clean.text(letter.last_stack, STACK_MAX))
-    steps += [
-        Step("import_group", group),
-        Step("import_letter", (*mark, letter.fingerprint, first_at, failed_at), rows=1),
-        Step("import_facts", facts, rows=1),
-        Step("import_notices", mark),
+    return [
+        *_job_steps(line, payload, given, now),
+        transfer_sql.import_mark(
+            mark=mark,
+            now=now,
+            actor=redact(storable(by.name)),
+            job=job.id,
+            attempts=_kept_attempts(line.attempts, clean),
+        ).touching(1),
+        transfer_sql.import_failure(
+            mark=mark, code=letter.code, message=message, failed_at=failed_at
+        ).touching(1),
+        *(
+            transfer_sql.import_value(mark=mark, dispatch=dispatch, value=value).touching(1)
+            for dispatch, value in ((0, payload), (1, given))
+            if value is not None and len(value) > INLINE_MAX
+        ),
+        transfer_sql.import_group(
+            pipeline=job.pipeline,
+            stage=job.stage,
+            fingerprint=letter.fingerprint,
+            code=letter.code,
+            category=letter.category,
+            exception=exception,
+            first_at=first_at,
+            last_at=failed_at,
+        ),
+        transfer_sql.import_letter(
+            mark=mark, fingerprint=letter.fingerprint, first_at=first_at, failed_at=failed_at
+        ).touching(1),
+        transfer_sql.import_facts(
+            code=letter.code,
+            category=letter.category,
+            is_retryable=letter.is_retryable,
+            exception=exception,
+            reason=clean.text(letter.reason, MESSAGE_MAX),
+            message=message,
+            context=_context(line, clean),
+            stack=clean.text(letter.last_stack, STACK_MAX),
+        ).touching(1),
+        transfer_sql.import_notices(mark=mark),
+        *(transfer_sql.import_edit(mark=mark, edit=edit).touching(1) for edit in edits),
     ]
-    return [*steps, *(Step("import_edit", (*mark, *row), rows=1) for row in edits)]
+
+
+def _job_steps(line: ExportedLine, payload: bytes | None, given: bytes | None, now: float) -> list[Step]:
+    """Return the steps that add the job of a letter, in its lane."""
+    job = line.job
+    key, owner = _names(line)
+    return [
+        transfer_sql.import_lane(pipeline=job.pipeline, stage=job.stage, position=job.position),
+        transfer_sql.import_job(
+            pipeline=job.pipeline,
+            stage=job.stage,
+            priority=job.priority,
+            run_at=now,
+            key=key,
+            owner=owner,
+            payload=_inline(payload),
+            input=_inline(given),
+            input_from=int(given is not None and len(given) > INLINE_MAX),
+            created_at=job.created_at.timestamp(),
+            erased_at=now if payload is None and given is None else None,
+            origin=job.origin or f"{line.origin}-{job.id}",
+            restarts=job.restarts,
+        ).touching(1),
+    ]
 
 
 class _Clean:
@@ -334,10 +374,11 @@ def _is_edit(edit: ExportedEdit) -> bool:
     return bool(bytes(edit.after)) and _is_json(edit.after) and _is_json(edit.before) and _is_past(edit.at)
 
 
-def _edit_row(edit: ExportedEdit) -> tuple[str, bytes | None, bytes | None, float, str]:
+def _edit_row(edit: ExportedEdit) -> transfer_sql.ImportedEdit:
     """Return the row of an edit; the actor is redacted again, and cut."""
     actor = redact(storable(edit.actor))[:ACTOR_MAX]
-    return edit.part, _value(edit.before), _value(edit.after), edit.at.timestamp(), actor
+    before, after = _value(edit.before), _value(edit.after)
+    return transfer_sql.ImportedEdit(edit.part, before, after, edit.at.timestamp(), actor)
 
 
 def _names(line: ExportedLine) -> tuple[str | None, str | None]:
@@ -353,10 +394,10 @@ def _literals(value: bytes | None) -> dict[str, str]:
     return {} if value is None else literals_in(value)
 
 
-def _edited_literals(rows: Iterable[tuple[str, bytes | None, bytes | None, float, str]]) -> dict[str, str]:
+def _edited_literals(edits: Iterable[transfer_sql.ImportedEdit]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for _, before, after, _, _ in rows:
-        found |= {**_literals(before), **_literals(after)}
+    for edit in edits:
+        found |= {**_literals(edit.before), **_literals(edit.after)}
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -18,6 +18,8 @@ from redrive.engine.worker.dead_letter import literals_in
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps, id_steps
 from redrive.redaction.process import MARGIN
 from redrive.store.protocol import Store
+from redrive.store.statements import transfer as transfer_sql
+from redrive.store.statements import triage as triage_sql
 
 LETTERS_MAX: Final = 100
 """Letters whose values are read for one act."""
@@ -38,9 +40,11 @@ def values_of_letters(store: Store, letters: Iterable[int], *texts: str | None) 
     few = list(islice(letters, LETTERS_MAX + 1)) if any(texts) else []
     if len(few) > LETTERS_MAX:
         return {}
-    rows = (row for letter in few for row in store.query("letter_values", letter, "payload"))
+    rows = (
+        row for letter in few for row in store.query(triage_sql.letter_values(letter=letter, part="payload"))
+    )
     found: dict[str, str] = {}
-    for job in dict.fromkeys(cast("int", row[1]) for row in rows):
+    for job in dict.fromkeys(row.job for row in rows):
         found |= values_of_job(store, job, *texts)
     return found
 
@@ -62,5 +66,8 @@ def values_of_replay(store: Store, replay: Replay, *texts: str | None) -> dict[s
 
 def _kept(store: Store, job: int) -> Iterator[bytes]:
     """Yield the stored values of a job: its payload, the input of its stage, and both before and after edits."""
-    for row in (*store.query("exported_values", job), *store.query("edits_of_job", job)):
-        yield from (cast("bytes", value) for value in row if value is not None)
+    for row in (
+        *store.query(transfer_sql.exported_values(job=job)),
+        *store.query(triage_sql.edits_of_job(job=job)),
+    ):
+        yield from (value for value in row if value is not None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -18,23 +18,12 @@ from redrive.engine.clock import instant
 from redrive.errors import LetterNotFoundError
 from redrive.ops.suggest import LAST_ID, id_hint
 from redrive.store.protocol import Store
-from redrive.store.records import Row, json_list
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import transfer as transfer_sql
 
-LINE_NAMES: Final = (
-    "id job pipeline stage code category state is_escalated round group message owner key diagnosis assignee replay"
-    " first_failure_at last_failure_at receipts"
-).split()
-"""The columns of the statement `letter_lines`."""
-NAMES: Final = (
-    "id state round code category message exception last_stack group sanitized_context reason first_failure_at last_failure_at job"
-    " is_escalated verdict replay follows diagnosis assignee closed_at pipeline stage owner key followed_by evidence is_safe"
-    " is_retryable receipts"
-).split()
-"""The columns of the SQL part `letter_columns`."""
 PAST: Final = frozenset({"resolved", "returned"})
 """States of letters whose replay has ended."""
 _TIMES: Final = ("first_failure_at", "last_failure_at", "closed_at")
-_FLAGS: Final = ("is_escalated", "is_safe", "is_retryable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,40 +90,37 @@ class DeadLetter(LetterLine):
 def get_letter(store: Store, letter_id: int) -> DeadLetter:
     """Return a dead letter; raises LetterNotFoundError whose hint lists ids close to it."""
     # An id beyond 64 bits cannot be asked for, let alone exist.
-    rows = store.query("letter", letter_id) if 0 <= letter_id < LAST_ID else []
+    rows = store.query(letter_sql.letter(letter=letter_id)) if 0 <= letter_id < LAST_ID else []
     if not rows:
         error = LetterNotFoundError(letter_id=letter_id)
         error.hint = id_hint(store, "letter", letter_id)
         raise error
-    return msgspec.convert(letter_facts(NAMES, rows[0]), DeadLetter)
+    return msgspec.convert(letter_facts(rows[0]), DeadLetter)
 
 
 def letters_of_job(store: Store, job: int) -> list[DeadLetter]:
     """Return the letters of a job, one for each round that failed, oldest first."""
-    rows = store.query("letters_of_job", job)
-    return [msgspec.convert(letter_facts(NAMES, row), DeadLetter) for row in rows]
+    rows = store.query(letter_sql.letters_of_job(job=job))
+    return [msgspec.convert(letter_facts(row), DeadLetter) for row in rows]
 
 
 def lines_of(store: Store, ids: Sequence[int]) -> list[LetterLine]:
     """Return the letters with these ids, in this order; those that are gone are left out."""
-    rows = {row[0]: row for row in store.query("letter_lines", json_list(ids))}
+    rows = {row.id: row for row in store.query(letter_sql.letter_lines(ids=list(ids)))}
     found = [rows[letter] for letter in ids if letter in rows]
-    return [msgspec.convert(letter_facts(LINE_NAMES, row), LetterLine) for row in found]
+    return [msgspec.convert(letter_facts(row), LetterLine) for row in found]
 
 
-def letter_facts(names: Sequence[str], row: Row) -> dict[str, object]:
+def letter_facts(
+    row: letter_sql.LetterLine | letter_sql.LetterRow | transfer_sql.ExportedRow,
+) -> dict[str, object]:
     """Return the columns of a letter by name, as their Python types."""
-    facts: dict[str, object] = dict(zip(names, row, strict=True))
-    for name in _TIMES:
-        if facts.get(name) is not None:
-            facts[name] = instant(facts[name])
-    for name in _FLAGS:
-        if name in facts:
-            facts[name] = bool(facts[name])
-    facts["receipts"] = msgspec.json.decode(cast("str", facts["receipts"]), type=dict[str, str])
-    if "sanitized_context" in facts:
-        facts["sanitized_context"] = msgspec.json.decode(cast("bytes", facts["sanitized_context"]))
-        facts["error_class"] = facts["code"]
+    facts: dict[str, object] = row._asdict()
+    facts |= {name: instant(facts[name]) for name in _TIMES if facts.get(name) is not None}
+    facts["receipts"] = msgspec.json.decode(row.receipts, type=dict[str, str])
+    if not isinstance(row, letter_sql.LetterLine):
+        facts["sanitized_context"] = msgspec.json.decode(row.sanitized_context)
+        facts["error_class"] = row.code
     return facts
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -21,7 +21,9 @@ from redrive.errors import ConfigurationError
 from redrive.ops.letters.letter import LetterLine, lines_of
 from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Store
-from redrive.store.records import json_list
+from redrive.store.records import Call
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements.statement import Statement
 
 SCAN_MAX: Final = 20_000
 """Letters that are looked at for one page."""
@@ -39,15 +41,6 @@ class Page:
 
     letters: Sequence[LetterLine]
     next_cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The letters of one group that are in one state."""
-
-    group: int
-    state: str
-    letters: int
 
 
 def list_letters(store: Store, which: LetterFilter, *, before: str | None = None, limit: int = 50) -> Page:
@@ -78,10 +71,9 @@ def positions_of(store: Store, which: LetterFilter) -> Iterator[list[Position]]:
             upper = floor
 
 
-def pairs_of(store: Store, which: LetterFilter) -> list[Pair]:
+def pairs_of(store: Store, which: LetterFilter) -> list[letter_sql.Pair]:
     """Return the groups and states that match a filter, with how many letters each has; exact if the filter is by group."""
-    rows = store.query("letter_pairs", *which.group_row())
-    return [Pair(cast("int", group), str(state), cast("int", letters)) for group, state, letters in rows]
+    return store.query(letter_sql.letter_pairs(which=which.group_terms()))
 
 
 def cursor_of(position: Position) -> str:
@@ -110,43 +102,68 @@ def _positions(
     store: Store, which: LetterFilter, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
     """Return the newest positions between the bounds, and where the search ended, if not at the end."""
-    if which.ids is None and _walked(which) is not None:
-        return _walk(store, which, upper=upper, lower=lower, limit=limit)
+    walk = _walk_of(which, upper, lower) if which.ids is None else None
+    if walk is not None:
+        return _walk(store, which, walk, upper=upper, lower=lower, limit=limit)
     if which.ids is not None:
-        return _query(store, "letters_by_id", *which.row(), *upper, lower, 0, limit), None
+        return _named(store, which, upper, lower, limit), None
     if which == msgspec.structs.replace(LetterFilter(), since=which.since, until=which.until):
-        return _query(store, "letters_by_time", *upper, lower, limit), None
-    pairs = json_list([(pair.group, pair.state) for pair in pairs_of(store, which)])
-    return _query(store, "letters_by_groups", pairs, *upper, lower, limit), None
+        newest = letter_sql.letters_by_time(before=upper, since=lower, limit=limit)
+    else:
+        pairs = [(pair.group, pair.state) for pair in pairs_of(store, which)]
+        newest = letter_sql.letters_by_groups(pairs=pairs, before=upper, since=lower, limit=limit)
+    return [*store.query(newest)], None
+
+
+_Way = tuple[Call[letter_sql.LetterPlace], Statement[..., letter_sql.LetterPlace]]
+"""What finds where to end, and what lists the letters down to there."""
 
 
 def _walk(
-    store: Store, which: LetterFilter, *, upper: Position, lower: float, limit: int
+    store: Store, which: LetterFilter, walk: _Way, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
     """Walk the letters of a key, run, owner or assignee, or the escalated ones, and leave out what does not match; so many at most.
 
     If the groups of the filter have few letters, those are looked at instead.
     """
-    is_grouped = any(part is not None for part in which.group_row()[:5]) or which.state is not None
+    is_grouped = any(part is not None for part in which.group_terms()[:5]) or which.state is not None
     pairs = pairs_of(store, which) if is_grouped else []
     if is_grouped and sum(pair.letters for pair in pairs) <= SCAN_MAX:
-        named = json_list([(pair.group, pair.state) for pair in pairs])
-        few = _query(store, "letters_by_groups", named, *upper, lower, SCAN_MAX)
-        among = msgspec.structs.replace(which, ids=tuple(letter for _, letter in few))
-        return _query(store, "letters_by_id", *among.row(), *upper, lower, 0, limit), None
-    kind, value = cast("tuple[str, object]", _walked(which))
-    floor = _query(store, f"{kind}_floor", value, *upper, lower, SCAN_MAX)
+        named = [(pair.group, pair.state) for pair in pairs]
+        few = store.query(
+            letter_sql.letters_by_groups(pairs=named, before=upper, since=lower, limit=SCAN_MAX)
+        )
+        among = msgspec.structs.replace(which, ids=tuple(place.id for place in few))
+        return _named(store, among, upper, lower, limit), None
+    floor_of, listing = walk
+    floor = store.query(floor_of)
     end = floor[0] if floor else (lower, 0)
-    found = _query(store, f"letters_by_{kind}", *which.row(), *upper, *end, limit)
-    return found, floor[0] if floor else None
+    found = store.query(listing(which=which.terms(), before=upper, down_to=end, limit=limit))
+    return [*found], floor[0] if floor else None
 
 
-def _walked(which: LetterFilter) -> tuple[str, object] | None:
-    """Return what only letters have and an index leads to, with its value: the most selective one of a filter."""
-    kinds = {"key": which.key, "run": which.run, "owner": which.owner}
-    kinds |= {"assignee": which.assignee, "escalated": which.escalated}
-    return next(((kind, value) for kind, value in kinds.items() if value is not None), None)
+def _walk_of(which: LetterFilter, before: Position, since: float) -> _Way | None:
+    """Return what leads to the letters by what only they have, by the most selective of it: where to end, and the letters."""
+    offset = SCAN_MAX
+    if which.key is not None:
+        floor = letter_sql.key_floor(key=which.key, before=before, since=since, offset=offset)
+        return floor, letter_sql.letters_by_key
+    if which.run is not None:
+        floor = letter_sql.run_floor(run=which.run, before=before, since=since, offset=offset)
+        return floor, letter_sql.letters_by_run
+    if which.owner is not None:
+        floor = letter_sql.owner_floor(owner=which.owner, before=before, since=since, offset=offset)
+        return floor, letter_sql.letters_by_owner
+    if which.assignee is not None:
+        floor = letter_sql.assignee_floor(assignee=which.assignee, before=before, since=since, offset=offset)
+        return floor, letter_sql.letters_by_assignee
+    if which.escalated is not None:
+        floor = letter_sql.escalated_floor(escalated=True, before=before, since=since, offset=offset)
+        return floor, letter_sql.letters_by_escalated
+    return None
 
 
-def _query(store: Store, name: str, *parameters: object) -> list[Position]:
-    return [(cast("float", at), cast("int", letter)) for at, letter in store.query(name, *parameters)]
+def _named(store: Store, which: LetterFilter, upper: Position, lower: float, limit: int) -> list[Position]:
+    """Return the positions of the letters that a filter names."""
+    asked = letter_sql.letters_by_id(which=which.terms(), before=upper, down_to=(lower, 0), limit=limit)
+    return [*store.query(asked)]

@@ -8,9 +8,9 @@ chosen by owner, key or time, are read. The act is then held to its preview: let
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from redrive.core.lifecycle import LetterState, can_move
 from redrive.core.replay import ReplayRules
@@ -20,7 +20,7 @@ from redrive.errors import ReplayRefusedError
 from redrive.ops.letters.freeze import FrozenSet, freeze
 from redrive.ops.letters.reasons import Reason
 from redrive.store.protocol import Store
-from redrive.store.records import json_list
+from redrive.store.statements import letters as letter_sql
 
 Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note", "replay"]
 Refusal = Callable[[LetterState, int | None], Reason | None]
@@ -151,16 +151,15 @@ def freed_later(store: Store, frozen: FrozenSet, ids: list[int]) -> frozenset[in
     """Return those of some letters that a replay released only after the set was frozen."""
     if frozen.only is None:
         return frozenset()
-    return frozenset(cast("int", row[0]) for row in store.query("freed_later", json_list(ids), frozen.moves))
+    return frozenset(store.query(letter_sql.freed_later(ids=ids, moves=frozen.moves)))
 
 
-def _taken(store: Store, frozen: FrozenSet) -> Iterator[tuple[str, str, int, int]]:
-    """Yield how many letters of a frozen set wait in which replay, by pipeline and state."""
-    if frozen.which.is_by_group:
-        rows = store.query("taken_by_group", *frozen.which.group_row())
-    else:
-        rows = store.query("taken_by_letter", *frozen.which.row(), 0, frozen.cutoff)
-    yield from cast("list[tuple[str, str, int, int]]", rows)
+def _taken(store: Store, frozen: FrozenSet) -> list[letter_sql.TakenCount]:
+    """Return how many letters of a frozen set wait in which replay, by pipeline and state."""
+    which = frozen.which
+    if which.is_by_group:
+        return store.query(letter_sql.taken_by_group(which=which.group_terms()))
+    return store.query(letter_sql.taken_by_letter(which=which.terms(), after=0, last=frozen.cutoff))
 
 
 def _nothing_to_replay(found: Preview) -> ReplayRefusedError:

@@ -10,7 +10,7 @@ many, it is redacted by patterns alone (`job_values`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
@@ -27,7 +27,8 @@ from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
 from redrive.ops.letters.reasons import Reason
 from redrive.store.protocol import Store
-from redrive.store.records import Row, Step, json_list
+from redrive.store.records import Call, Step
+from redrive.store.statements import triage as triage_sql
 
 TRIES_MAX: Final = 20
 """How often a step is tried again if somebody else moved one of its letters meanwhile."""
@@ -56,12 +57,12 @@ class AbleLetter(NamedTuple):
 
 
 class _Act(msgspec.Struct, frozen=True, kw_only=True):
-    """One act: its verb, why it leaves a letter alone, its statement, and what it sets."""
+    """One act: its verb, why it leaves a letter alone, the step that changes letters, and what it sets."""
 
     verb: str
     refuses: Refusal
-    statement: str | None = None
-    values: Row = ()
+    change: Callable[[list[int], str], Call[None]] | None = None
+    """Returns the step for letters that are in a state; None if it changes no letter."""
     after: Mapping[str, object]
 
 
@@ -92,8 +93,7 @@ def remediate(
     act = _Act(
         verb="remediate",
         refuses=refusal_of("remediate"),
-        statement="remediate_letters",
-        values=(kept,),
+        change=lambda ids, state: triage_sql.remediate_letters(ids=ids, state=state, evidence=kept),
         after=after,
     )
     return _carry_out(store, frozen, by, [act] if diagnosis is None else [_triaging(diagnosis), act])
@@ -115,14 +115,14 @@ def check_remedy(evidence: str, *, is_safe: bool) -> str:
 def discard(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
     """Decide that nothing is to be done; a replay that has taken a letter continues without it."""
     after = {"state": "discarded"}
-    act = _Act(verb="discard", refuses=refusal_of("discard"), statement="discard_letters", after=after)
+    act = _Act(verb="discard", refuses=refusal_of("discard"), change=_discarding, after=after)
     return _carry_out(store, frozen, by, [act])
 
 
 def restore(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
     """Undo a discard: the letters are open again, and have to be triaged again."""
     after = {"state": "open"}
-    act = _Act(verb="restore", refuses=refusal_of("restore"), statement="restore_letters", after=after)
+    act = _Act(verb="restore", refuses=refusal_of("restore"), change=_restoring, after=after)
     return _carry_out(store, frozen, by, [act])
 
 
@@ -135,8 +135,7 @@ def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) 
     act = _Act(
         verb="assign",
         refuses=refusal_of("assign"),
-        statement="assign_letters",
-        values=(name,),
+        change=lambda ids, state: triage_sql.assign_letters(ids=ids, state=state, assignee=name),
         after={"assignee": name},
     )
     return _carry_out(store, frozen, by, [act])
@@ -150,13 +149,20 @@ def note(store: Store, frozen: FrozenSet, by: Actor, *, text: str) -> ActResult:
     return _carry_out(store, frozen, Actor(by.name, kept, by.user), [act])
 
 
+def _discarding(ids: list[int], state: str) -> Call[None]:
+    return triage_sql.discard_letters(ids=ids, state=state)
+
+
+def _restoring(ids: list[int], state: str) -> Call[None]:
+    return triage_sql.restore_letters(ids=ids, state=state)
+
+
 def _triaging(diagnosis: Diagnosis | str) -> _Act:
     named = Diagnosis(one_of("diagnosis", diagnosis, tuple(Diagnosis)))
     return _Act(
         verb="triage",
         refuses=refusal_of("triage"),
-        statement="triage_letters",
-        values=(named.value,),
+        change=lambda ids, state: triage_sql.triage_letters(ids=ids, state=state, diagnosis=named.value),
         after={"state": "triaged", "diagnosis": named.value},
     )
 
@@ -190,13 +196,13 @@ def able_letters(
     store: Store, frozen: FrozenSet, ids: list[int], refuses: Refusal, freed: frozenset[int] = frozenset()
 ) -> tuple[list[AbleLetter], Counter[Reason]]:
     """Read letters; return those an act can change, and count the others by reason. `freed` were released only later."""
-    rows = store.query("letters_to_triage", json_list(ids))
+    rows = store.query(triage_sql.letters_to_triage(ids=ids))
     able: list[AbleLetter] = []
     reasons: Counter[Reason] = Counter(
         {Reason("pruned"): len(ids) - len(rows)} if len(rows) < len(ids) else {}
     )
-    for number, state, taken_by, moved in cast("list[tuple[int, str, int | None, int]]", rows):
-        letter = AbleLetter(number, LetterState(state), taken_by, moved)
+    for row in rows:
+        letter = AbleLetter(row.id, LetterState(row.state), row.replay_id, row.moved)
         why = (
             _left_state(letter, frozen)
             or refuses(letter.state, letter.replay)
@@ -232,18 +238,15 @@ def _steps(
     by_state: dict[str, list[int]] = {}
     for letter in able:
         by_state.setdefault(letter.state, []).append(letter.id)
-    steps = [Step("next_move")]
+    steps: list[Step] = [triage_sql.next_move()]
     before = _before(store, able)
     for act in acts:
         change = {"before": before, "after": act.after}
-        ids = () if frozen.which.ids == (able[0].id,) else [letter.id for letter in able]
+        logged = () if frozen.which.ids == (able[0].id,) else [letter.id for letter in able]
         # Before the change: notices of it have the time of this line.
-        steps.append(by.log_letters(act.verb, frozen.subject, letters=len(able), change=change, ids=ids))
-        if act.statement is not None:
-            steps += [
-                Step(act.statement, (json_list(of_state), state, *act.values), rows=len(of_state))
-                for state, of_state in by_state.items()
-            ]
+        steps.append(by.log_letters(act.verb, frozen.subject, letters=len(able), change=change, ids=logged))
+        if act.change is not None:
+            steps += [act.change(ids, state).touching(len(ids)) for state, ids in by_state.items()]
         # The next act of the same transaction finds all of them in the state set by this one.
         target = cast("str | None", act.after.get("state"))
         if target is not None:

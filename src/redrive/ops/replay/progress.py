@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -22,7 +22,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.ops.pipelines import workers
 from redrive.ops.replay.replays import get_replay
 from redrive.store.protocol import Store
-from redrive.store.records import Row
+from redrive.store.statements import replays as replay_sql
 
 SKIPPED_MAX: Final = 1_000
 """Skipped letters that are listed."""
@@ -90,11 +90,14 @@ def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> R
     """Return the report of a replay, with at most `skipped_max` skipped letters; raises ReplayNotFoundError."""
     known = get_replay(store, replay)
     counts = counts_of(store, replay)
-    skips = [(str(kind), cast("int", letters)) for kind, letters in store.query("replay_skips", replay)]
+    skips: list[tuple[str, int]] = [*store.query(replay_sql.replay_skips(replay=replay))]
     skipped = sum(letters for _, letters in skips)
-    named = _skipped(store.query("skipped_letters", replay, skipped_max)) if skips else []
+    named = (
+        _skipped(store.query(replay_sql.skipped_letters(replay=replay, limit=skipped_max))) if skips else []
+    )
     # Only once it has ended: it reads every letter.
-    _, complete, stages = store.query("recovered_of", replay)[0] if known.ended_at is not None else (0, 0, 0)
+    recovered = store.query(replay_sql.recovered_of(replay=replay)) if known.ended_at is not None else []
+    complete, stages = (recovered[0].complete, recovered[0].stages) if recovered else (0, 0)
     waiting = counts.waiting if known.status != "marking" else known.expected
     accounted = counts.ended + counts.replaying + waiting + skipped
     return ReplayReport(
@@ -112,17 +115,17 @@ def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> R
         left_out=max(0, known.expected - accounted),
         waits_for=waits_for(store, known, counts),
         seconds_left=_seconds_left(store, known, counts),
-        verified=cast("int", complete or 0),
-        stages_done=cast("int", stages or 0),
+        verified=complete or 0,
+        stages_done=stages or 0,
         failures=[
             RepeatedFailure(
-                code=str(code),
-                group=str(group),
-                letters=cast("int", letters),
-                sample=cast("int", sample),
-                escalated=cast("int", escalated),
+                code=row.code,
+                group=row.fingerprint,
+                letters=row.letters,
+                sample=row.first,
+                escalated=row.escalated,
             )
-            for code, group, letters, sample, escalated in _returned(store, replay, counts)
+            for row in _returned(store, replay, counts)
         ],
         skips=skips,
         first_skipped=_first_skipped(store, replay, [kind for kind, _ in skips], named),
@@ -139,7 +142,7 @@ def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> R
     )
 
 
-def _skipped(rows: Sequence[Row]) -> list[tuple[int, Obstacle]]:
+def _skipped(rows: Sequence[replay_sql.SkippedLetter]) -> list[tuple[int, Obstacle]]:
     return msgspec.convert([(letter, why) for letter, *why in rows], list[tuple[int, Obstacle]])
 
 
@@ -149,13 +152,14 @@ def _first_skipped(
     """Return the first letters for each kind of obstacle; those that are not among the listed ones are queried."""
     first = {kind: [each for each in named if each[1].kind == kind][:FIRST_MAX] for kind in kinds}
     return {
-        kind: known or _skipped(store.query("skipped_for", replay, kind, FIRST_MAX))
+        kind: known
+        or _skipped(store.query(replay_sql.skipped_for(replay=replay, kind=kind, limit=FIRST_MAX)))
         for kind, known in first.items()
     }
 
 
-def _returned(store: Store, replay: int, counts: Counts) -> list[Row]:
-    return store.query("returned_of", replay) if counts.same + counts.other else []
+def _returned(store: Store, replay: int, counts: Counts) -> list[replay_sql.ReturnedLetters]:
+    return store.query(replay_sql.returned_of(replay=replay)) if counts.same + counts.other else []
 
 
 def waits_for(store: Store, replay: Replay, counts: Counts) -> str | None:
@@ -177,21 +181,21 @@ def waits_for(store: Store, replay: Replay, counts: Counts) -> str | None:
 
 def _pause_reason(store: Store, replay: Replay) -> str:
     """Return the reason given for a pause, in parentheses."""
-    rows = store.query("last_pause_of", replay.id) if replay.status == "paused" else []
-    return f" ({rows[0][0]})" if rows and rows[0][0] else ""
+    rows = store.query(replay_sql.last_pause_of(replay=replay.id)) if replay.status == "paused" else []
+    return f" ({rows[0]})" if rows and rows[0] else ""
 
 
 def _blocked_by(store: Store, pipeline: str) -> str | None:
     """Return what keeps the jobs of a pipeline from running."""
-    if store.query("is_pipeline_paused", pipeline)[0][0]:
+    if store.query(replay_sql.is_pipeline_paused(pipeline=pipeline))[0]:
         return f"somebody to resume the pipeline: redrive pipeline resume {pipeline}"
-    held = store.query("held_of_pipeline", pipeline)[0][0]
+    held = store.query(replay_sql.held_of_pipeline(pipeline=pipeline))[0]
     return f"{held} jobs of {pipeline} that are held" if held else None
 
 
 def _seconds_left(store: Store, replay: Replay, counts: Counts) -> float | None:
     if replay.status != "running" or not counts.waiting + counts.replaying:
         return None
-    recent = store.query("last_ended_of", replay.id, SAMPLE_MAX) if replay.plan.rate is None else ()
-    ended_at = [cast("float", row[0]) for row in recent]
+    recent = replay_sql.last_ended_of(replay=replay.id, limit=SAMPLE_MAX)
+    ended_at = store.query(recent) if replay.plan.rate is None else []
     return seconds_left(replay.plan, counts, ended_at, now=CURRENT.get().clock.wall())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -21,12 +21,13 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import Replay, ReplayOptions, counts_of, replay_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
-from redrive.ops.audit import Actor, safe_text
+from redrive.ops.audit import Actor, kept_change, safe_text
 from redrive.ops.letters.freeze import id_steps
 from redrive.ops.letters.job_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.ops.letters.preview import ReplayPreview, preview_replay
 from redrive.store.protocol import Store
 from redrive.store.records import Step
+from redrive.store.statements import replays as replay_sql
 
 NOTE_MAX: Final = 4_000
 
@@ -46,25 +47,30 @@ def start(
     now = CURRENT.get().clock.wall()
     which = msgspec.structs.replace(found.which, pipeline=found.pipeline)
     options = ReplayOptions(plan=plan, is_evidence_optional=found.rules.evidence == "optional")
-    values = (
-        found.pipeline,
-        msgspec.json.encode(which),
-        msgspec.json.encode(options),
-        found.cutoff,
-        _before_first(store, which),
-        found.letters,
-        msgspec.json.encode(Counts()),
-        storable(by.name),
-        now,
-        found.moves,
+    add = replay_sql.add_replay(
+        pipeline=found.pipeline,
+        filter=msgspec.json.encode(which),
+        options=msgspec.json.encode(options),
+        cutoff=found.cutoff,
+        marked_to=_before_first(store, which),
+        expected=found.letters,
+        pardoned=msgspec.json.encode(Counts()),
+        actor=storable(by.name),
+        now=now,
+        moves=found.moves,
     )
     change = {"filter": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}
     by = by.hiding(values_of_letters(store, _few_of(store, which, found), by.reason))
-    at, actor, verb, _, reason, letters, kept = by.log_letters(
-        "replay", "replay", letters=found.letters, change=change
-    ).parameters
-    log = Step("log_replay_start", (at, actor, verb, reason, letters, kept))
-    answer = store.apply(Step("add_replay", values, rows=1), log)
+    act = by.line("replay", "replay")
+    log = replay_sql.log_replay_start(
+        at=act.at,
+        actor=act.actor,
+        verb=act.verb,
+        reason=act.reason,
+        letters=found.letters,
+        change=kept_change(change) or "{}",
+    )
+    answer = store.apply(add.touching(1), log)
     if answer is None:
         raise ReplayRefusedError(
             subject=f"replay of {found.pipeline}",
@@ -72,14 +78,14 @@ def start(
             fix="See redrive replay list. Marking takes a moment, and a worker that serves the pipeline;"
             " a paused replay has to be resumed or cancelled first.",
         )
-    return get_replay(store, cast("int", answer[0][0][0]))
+    return get_replay(store, answer[0][0])
 
 
 def pause(store: Store, replay: int, by: Actor) -> Replay:
     """Release nothing more until it is resumed; released jobs continue."""
     known = get_replay(store, replay)
     why = f"paused by {storable(by.name)}"
-    step = Step("pause_replay", (why, replay), rows=1)
+    step = replay_sql.pause_replay(why=why, replay=replay).touching(1)
     if store.apply(_log(store, known, by, "pause", "paused"), step) is None:
         raise _not_now(known, "paused", "Only a replay that is marking or running can be paused.")
     return get_replay(store, replay)
@@ -90,7 +96,9 @@ def resume(store: Store, replay: int, by: Actor) -> Replay:
     known = get_replay(store, replay)
     # Failures during a mere pause still count.
     pardoned = msgspec.json.encode(counts_of(store, replay) if known.status == "stopped" else known.pardoned)
-    step = Step("resume_replay", (pardoned, CURRENT.get().clock.wall(), replay), rows=1)
+    step = replay_sql.resume_replay(
+        pardoned=pardoned, now=CURRENT.get().clock.wall(), replay=replay
+    ).touching(1)
     if store.apply(_log(store, known, by, "resume", "running"), step) is None:
         raise _not_now(known, "resumed", "Only a replay that was paused, or stopped itself, can be resumed.")
     return get_replay(store, replay)
@@ -100,7 +108,7 @@ def cancel(store: Store, replay: int, by: Actor) -> Replay:
     """End a replay: letters that were not released are free again, released jobs continue."""
     known = get_replay(store, replay)
     why = f"cancelled by {storable(by.name)}"
-    step = Step("cancel_replay", (why, replay), rows=1)
+    step = replay_sql.cancel_replay(why=why, replay=replay).touching(1)
     log = _log(store, known, by, "cancel", "cancelled")
     if store.apply(log, step) is None and known.status != "cancelling":
         raise _not_now(known, "cancelled", "It has ended already.")
@@ -120,10 +128,9 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
             problem="the note is empty",
             fix='--note "the new key works; 40 invoices recovered", for example.',
         )
-    step = Step("close_replay", (kept, CURRENT.get().clock.wall(), replay), rows=1)
-    log = Step(
-        "log_replay", (*Actor(by.name, kept, by.user).line("close", f"replay {replay}"), "closed", replay)
-    )
+    step = replay_sql.close_replay(note=kept, now=CURRENT.get().clock.wall(), replay=replay).touching(1)
+    act = Actor(by.name, kept, by.user).line("close", f"replay {replay}")
+    log = replay_sql.log_replay(act=act, after="closed", replay=replay)
     if store.apply(log, step) is None:
         problem = "It is closed already." if known.closed_at else "Wait until it has ended, or cancel it."
         raise _not_now(known, "closed", problem)
@@ -132,10 +139,12 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
 
 def get_replay(store: Store, replay: int) -> Replay:
     """Return a replay; raises ReplayNotFoundError whose hint lists ids close to it."""
-    rows = store.query("replay", replay) if 0 < replay < 2**62 else []
+    rows = store.query(replay_sql.replay(replay=replay)) if 0 < replay < 2**62 else []
     if not rows:
-        near = [str(row[0]) for row in store.query("nearest_replays", min(abs(replay), 2**62))]
-        hint = f"There are: {', '.join(near)}." if near else "There are no replays in this database."
+        near = store.query(replay_sql.nearest_replays(replay=min(abs(replay), 2**62)))
+        hint = (
+            f"There are: {', '.join(map(str, near))}." if near else "There are no replays in this database."
+        )
         raise ReplayNotFoundError(replay=replay, hint=hint)
     return replay_of(rows[0])
 
@@ -145,7 +154,9 @@ def list_replays(
 ) -> list[Replay]:
     """Return replays, newest first."""
     end = 2**62 if before is None else before
-    return [replay_of(row) for row in store.query("replays", end, pipeline, limit)]
+    return [
+        replay_of(row) for row in store.query(replay_sql.replays(before=end, pipeline=pipeline, limit=limit))
+    ]
 
 
 def _log(store: Store, replay: Replay, by: Actor, verb: str, after: str) -> Step:
@@ -154,7 +165,8 @@ def _log(store: Store, replay: Replay, by: Actor, verb: str, after: str) -> Step
     It goes before the act: it reads the state before in the same transaction.
     """
     by = by.hiding(values_of_replay(store, replay, by.reason))
-    return Step("log_replay", (*by.line(verb, f"replay {replay.id}"), after, replay.id))
+    act = by.line(verb, f"replay {replay.id}")
+    return replay_sql.log_replay(act=act, after=after, replay=replay.id)
 
 
 def _few_of(store: Store, which: LetterFilter, found: ReplayPreview) -> Iterator[int]:
@@ -166,8 +178,16 @@ def _few_of(store: Store, which: LetterFilter, found: ReplayPreview) -> Iterator
 
 def _before_first(store: Store, which: LetterFilter) -> int:
     """Return an id below those of all letters that match: marking begins there."""
-    first = store.query("first_letter_of", *which.group_row()[:5])[0][0]
-    return 0 if first is None else cast("int", first) - 1
+    (first,) = store.query(
+        replay_sql.first_letter_of(
+            pipeline=which.pipeline,
+            stage=which.stage,
+            code=which.code,
+            category=which.category,
+            fingerprint=which.group,
+        )
+    )
+    return 0 if first is None else first - 1
 
 
 def _lacking(which: LetterFilter, found: ReplayPreview) -> EvidenceMissingError:

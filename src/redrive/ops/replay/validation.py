@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from redrive.core.lifecycle import LetterState
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -18,10 +18,13 @@ from redrive.engine.replay.filter import FREE, LetterFilter
 from redrive.engine.replay.release import Candidate, Obstacle, batch_of, obstacles_to, start_value
 from redrive.engine.replay.rules import rules_of, stages_of
 from redrive.ops.breakers import breakers
-from redrive.ops.letters.edit_history import Part, kept_edits
+from redrive.ops.letters.edit_history import kept_edits
 from redrive.ops.letters.freeze import freeze, frozen_steps
 from redrive.store.protocol import Store
-from redrive.store.records import json_list
+from redrive.store.records import Part
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import release as release_sql
+from redrive.store.statements import replays as replay_sql
 
 PAGE: Final = 1_000
 LISTED_MAX: Final = 100
@@ -77,10 +80,10 @@ def validate(
 
 def ignored_edit(store: Store, candidate: Candidate) -> Part | None:
     """Return the part that was edited last, if a replay will not start with it; None otherwise."""
-    made = store.query("edits_of_letter", candidate.letter)
-    if not made or made[-1][0] == candidate.edit:
+    made = store.query(letter_sql.edits_of_letter(letter=candidate.letter))
+    if not made or made[-1].id == candidate.edit:
         return None
-    part = cast("Part", made[-1][1])
+    part = made[-1].part
     past = kept_edits(store, candidate.job, candidate.letter, part)
     # Going back to the original changes nothing.
     return None if past and past[-1].after == past[0].before else part
@@ -89,12 +92,11 @@ def ignored_edit(store: Store, candidate: Candidate) -> Part | None:
 def unused_edits(store: Store, which: LetterFilter, *, from_start: bool) -> int:
     """Count the letters a replay would take now and whose last edit it would ignore; changes nothing."""
     # Most installations have no edits at all, which takes no look at a single letter.
-    if not batch_of(store.query("replay_candidates", "[]", int(from_start))).last_edit:
+    if not batch_of(store.query(release_sql.replay_candidates(ids=[], from_start=from_start))).last_edit:
         return 0
     found = 0
     for page in frozen_steps(store, freeze(store, which), step=PAGE):
-        named = json_list(page)
-        batch = batch_of(store.query("replay_candidates", named, int(from_start)))
+        batch = batch_of(store.query(release_sql.replay_candidates(ids=page, from_start=from_start)))
         free = [each for each in batch.candidates if each.state in FREE]
         found += sum(ignored_edit(store, each) is not None for each in free)
     return found
@@ -135,11 +137,13 @@ class _Check:
 
     def check(self, letters: Sequence[int]) -> None:
         """Check some letters."""
-        named = json_list(letters)
-        rows = self._store.query("last_configs", named)
-        configs = {row[0]: row[1] for row in rows}
-        taken = {row[0]: row[2] for row in rows if row[2] is not None}
-        batch = batch_of(self._store.query("replay_candidates", named, int(self._from_start)))
+        named = list(letters)
+        rows = self._store.query(replay_sql.last_configs(ids=named))
+        configs = {row.id: row.config for row in rows}
+        taken = {row.id: row.replay_id for row in rows if row.replay_id is not None}
+        batch = batch_of(
+            self._store.query(release_sql.replay_candidates(ids=named, from_start=self._from_start))
+        )
         for candidate in batch.candidates:
             is_over = candidate.state not in FREE and candidate.state != LetterState.REPLAYING
             if is_over and not self._is_named:

@@ -7,10 +7,9 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 from redrive.core.taxonomy import CODES
 from redrive.engine.clock import instant
@@ -19,7 +18,9 @@ from redrive.errors import ConfigurationError, RunError
 from redrive.ops.letters.pages import list_letters
 from redrive.ops.suggest import LAST_ID, unknown
 from redrive.store.protocol import Store
-from redrive.store.records import Row
+from redrive.store.statements import reports as report_sql
+from redrive.store.statements import runs as run_sql
+from redrive.store.statements import workers as worker_sql
 
 MANY: Final = 3
 """Jobs with this many retries or more are counted together."""
@@ -120,7 +121,11 @@ class Account:
 
 def retry_histogram(store: Store, scope: Scope) -> list[Bucket]:
     """Count jobs by how many retries they needed: 0, 1, 2, and 3 or more."""
-    rows = cast("list[tuple[int, int]]", _query(store, "retry_histogram", scope))
+    check_scope(store, scope)
+    if scope.run is None:
+        rows = store.query(report_sql.retry_histogram(pipeline=scope.pipeline, stage=scope.stage))
+    else:
+        rows = store.query(report_sql.retry_histogram_of_run(run=scope.run, stage=scope.stage))
     counts = [0] * (MANY + 1)
     for retries, jobs in rows:
         counts[min(retries, MANY)] += jobs
@@ -134,7 +139,11 @@ def retry_histogram(store: Store, scope: Scope) -> list[Bucket]:
 
 def error_ranking(store: Store, scope: Scope) -> list[ErrorReport]:
     """Return the error codes of failed attempts, the most frequent first."""
-    rows = cast("list[tuple[str, int, int, float]]", _query(store, "error_ranking", scope))
+    check_scope(store, scope)
+    if scope.run is None:
+        rows = store.query(report_sql.error_ranking(pipeline=scope.pipeline, stage=scope.stage))
+    else:
+        rows = store.query(report_sql.error_ranking_of_run(run=scope.run, stage=scope.stage))
     total = sum(failures for _, failures, _, _ in rows)
     return [
         ErrorReport(
@@ -153,7 +162,7 @@ def _category_of(store: Store, scope: Scope, code: str) -> str | None:
     if code in CODES:
         return CODES[code].category.value
     # Attempts store only the code; the category of an application's own code is stored with its dead letters.
-    pipeline = scope.pipeline if scope.run is None else str(store.query("run", scope.run)[0][1])
+    pipeline = scope.pipeline if scope.run is None else store.query(run_sql.run(run=scope.run))[0].pipeline
     which = LetterFilter(pipeline=pipeline, stage=scope.stage, code=code)
     found = list_letters(store, which, limit=1).letters
     return found[0].category if found else None
@@ -161,29 +170,33 @@ def _category_of(store: Store, scope: Scope, code: str) -> str | None:
 
 def stage_reliability(store: Store, scope: Scope) -> list[StageReport]:
     """Return the outcomes of each stage's attempts, in the order of the stages."""
-    rows = _query(store, "stage_reliability", scope, takes_stage=False)
+    check_scope(store, scope)
+    if scope.run is None:
+        rows = store.query(report_sql.stage_reliability(pipeline=scope.pipeline))
+    else:
+        rows = store.query(report_sql.stage_reliability_of_run(run=scope.run))
     found = [_stage_report(row) for row in rows]
     return [one for one in found if scope.stage in {None, one.stage}]
 
 
 def account(store: Store, scope: Scope) -> Account:
     """Count the jobs of a run, or else of a pipeline, by state, and independently in total."""
-    if scope.run is None and scope.pipeline is None:
+    check_scope(store, scope)
+    items: int | None = None
+    if scope.run is not None:
+        rows = store.query(report_sql.run_account(run=scope.run))
+        items, total = store.query(report_sql.run_total(run=scope.run))[0]
+    elif scope.pipeline is not None:
+        rows = store.query(report_sql.pipeline_account(pipeline=scope.pipeline))
+        (total,) = store.query(report_sql.pipeline_total(pipeline=scope.pipeline))
+    else:
         raise ConfigurationError(
             field="account",
             value=str(scope),
             rule="needs a run or a pipeline",
             fix="Give --run or --pipeline; in a program, run= or pipeline=.",
         )
-    check_scope(store, scope)
-    items: int | None = None
-    if scope.run is None:
-        rows = store.query("pipeline_account", scope.pipeline)
-        total = cast("int", store.query("pipeline_total", scope.pipeline)[0][0])
-    else:
-        rows = store.query("run_account", scope.run)
-        items, total = cast("tuple[int, int]", store.query("run_total", scope.run)[0])
-    counts = {str(status): cast("int", jobs) for status, jobs, _ in rows}
+    counts = {row.status: row.jobs for row in rows}
     return Account(
         subject=str(scope),
         total=total,
@@ -193,14 +206,14 @@ def account(store: Store, scope: Scope) -> Account:
         skipped=counts.get("skipped", 0),
         queued=counts.get("queued", 0),
         processing=counts.get("processing", 0),
-        pruned=sum(cast("int", pruned) for _, _, pruned in rows),
+        pruned=sum(row.pruned for row in rows),
         items=items,
     )
 
 
 def check_scope(store: Store, scope: Scope) -> None:
     """Refuse a pipeline, a stage or a run that this database does not have."""
-    lanes = [(str(pipeline), str(stage)) for _, pipeline, stage, *_ in store.query("lanes")]
+    lanes = store.query(worker_sql.lane_names())
     if scope.pipeline is not None and scope.pipeline not in {pipeline for pipeline, _ in lanes}:
         known = {pipeline for pipeline, _ in lanes}
         raise unknown(scope.pipeline, known, kind="pipeline", otherwise="There is no job in this database.")
@@ -208,36 +221,25 @@ def check_scope(store: Store, scope: Scope) -> None:
     if scope.stage is not None and scope.stage not in stages:
         raise unknown(scope.stage, stages, kind="stage", otherwise="There is no job in this database.")
     if scope.run is not None:
-        _check_run(store, scope)
+        _check_run(store, scope, scope.run)
 
 
-def _check_run(store: Store, scope: Scope) -> None:
-    run = cast("int", scope.run)
-    rows = store.query("run", run) if 0 <= run < LAST_ID else []
+def _check_run(store: Store, scope: Scope, run: int) -> None:
+    rows = store.query(run_sql.run(run=run)) if 0 <= run < LAST_ID else []
     if not rows:
-        last = [str(row[0]) for row in store.query("runs", 5)]
+        last = [str(each) for each in store.query(run_sql.runs(limit=5))]
         fix = f"The last ones are: {', '.join(last)}." if last else "There is no run in this database."
         raise RunError(run=run, problem="is not known here", fix=fix)
-    if scope.pipeline not in {None, rows[0][1]}:
+    if scope.pipeline not in {None, rows[0].pipeline}:
         raise RunError(
             run=run,
-            problem=f"belongs to pipeline {rows[0][1]!r}, not to {scope.pipeline!r}",
+            problem=f"belongs to pipeline {rows[0].pipeline!r}, not to {scope.pipeline!r}",
             fix="Leave the pipeline out.",
         )
 
 
-def _query(store: Store, name: str, scope: Scope, *, takes_stage: bool = True) -> Sequence[Row]:
-    check_scope(store, scope)
-    stage = (scope.stage,) if takes_stage else ()
-    if scope.run is not None:
-        return store.query(f"{name}_of_run", scope.run, *stage)
-    return store.query(name, scope.pipeline, *stage)
-
-
-def _stage_report(row: Row) -> StageReport:
-    stage, attempts, ok, retry, hold, dead, crashed, skipped, seconds, pipeline = cast(
-        "tuple[str, int, int, int, int, int, int, int, float, str]", row
-    )
+def _stage_report(row: report_sql.StageCounts) -> StageReport:
+    stage, attempts, ok, retry, hold, dead, crashed, skipped, seconds, pipeline = row
     ended = ok + retry + dead
     return StageReport(
         pipeline=pipeline,

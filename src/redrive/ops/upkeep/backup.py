@@ -20,6 +20,7 @@ from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.store.protocol import Store
 from redrive.store.sqlite.identity import NEW_INSTALLATION
+from redrive.store.statements import upkeep as upkeep_sql
 
 PAGES: Final = 1_024
 """Pages per step; between two steps the copy can be interrupted."""
@@ -51,7 +52,7 @@ def backup(store: Store, target: Path, by: Actor, *, on_pages: OnPages | None = 
         ConfigurationError: the file exists already, or the store has no file.
         StoreUnavailableError: the copy could not be made, or failed its check.
     """
-    source = str(store.query("database_file")[0][0] or "")
+    source = store.query(upkeep_sql.database_file())[0]
     if not source:
         raise ConfigurationError(
             field="backup",

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Final, cast
+from typing import Final
 
 from redrive.config import database_url
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.sqlite.migrations import Older
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import upkeep as upkeep_sql
 
 DEFAULT_PATH: Final = "redrive.db"
 SERVERS: Final = ("postgresql", "postgres")
@@ -104,6 +105,6 @@ def version_of(database: Database) -> int:
         return 0
     store = SqliteStore(database, older="keep")
     try:
-        return cast("int", store.query("schema_version")[0][0])
+        return store.query(upkeep_sql.schema_version())[0]
     finally:
         store.close()

@@ -20,7 +20,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import next_tick
 from redrive.ops.audit import Actor
 from redrive.store.protocol import Store
-from redrive.store.records import Step
+from redrive.store.statements import upkeep as upkeep_sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def prunable(store: Store, retention: Retention, *, with_undelivered: bool = Fal
             counted[state] += len(jobs) - kept
             undelivered += kept
     if RUNS in cutoffs:
-        counted[RUNS] = len(store.query("prunable_runs", cutoffs[RUNS]))
+        counted[RUNS] = len(store.query(upkeep_sql.prunable_runs(before=cutoffs[RUNS])))
     return PrunePreview(jobs=dict(counted), undelivered=undelivered)
 
 
@@ -77,10 +77,10 @@ def schedule_prune(store: Store, name: str, retention: Retention, by: Actor, *, 
     check_name("schedule(name)", name)
     ages = retention.ages()
     first = next_tick(cron, zone, CURRENT.get().clock.wall())
-    wanted = (msgspec.json.encode(ages), cron, zone)
-    if store.query("retention", name) == [wanted]:
+    wanted = upkeep_sql.RetentionPlan(msgspec.json.encode(ages), cron, zone)
+    if store.query(upkeep_sql.retention(name=name)) == [wanted]:
         return
     store.apply(
-        Step("put_retention", (name, *wanted, first)),
+        upkeep_sql.put_retention(name=name, plan=wanted, next_at=first),
         by.log("schedule", f"schedule {name}", change={"after": {"prune": ages, "cron": cron, "zone": zone}}),
     )

@@ -52,10 +52,10 @@ SELECT id FROM jobs WHERE pipeline = $1 AND key = $2 AND status IN ('queued', 'p
 
 -- part: facts
 -- Retries by hand are counted in the operator log, which is never pruned: a round may also be a replay.
-SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message, key, owner, run_id, priority, waiting, run_at,
-    created_at, started_at, finished_at, progress, round, dispatch, parent_id, cancel_asked, worker_id, expires_at, erased_at,
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message, key, owner, run_id AS run, priority, waiting, run_at,
+    created_at, started_at, finished_at, progress, round, dispatch, parent_id AS parent, cancel_asked AS is_cancel_asked, worker_id AS worker, expires_at, erased_at,
     last_attempt_at, CASE WHEN round = 1 THEN 0 ELSE (SELECT count(*) FROM dead_letters JOIN operations ON subject = 'letter ' || dead_letters.id
-        WHERE job_id = jobs.id AND verb IN ('retry', 'restart')) END
+        WHERE job_id = jobs.id AND verb IN ('retry', 'restart')) END AS manual_retries
 
 -- name: job
 {facts} FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = $1;
@@ -96,16 +96,16 @@ WHERE dead_letters.id = currval(pg_get_serial_sequence('dead_letters', 'id'));
 
 -- name: result
 SELECT status, CASE WHEN result_from IS NULL THEN result
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS value
 FROM jobs WHERE id = $1;
 
 -- name: attempts
-SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, decision, notes, worker_id,
+SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, decision, notes, worker_id AS worker,
     started_at, ended_at, config, exception
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = $1 ORDER BY dispatch;
 
 -- name: counts
-SELECT lanes.pipeline, lanes.stage, 'queued', count(*) FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'queued'
+SELECT lanes.pipeline, lanes.stage, 'queued' AS status, count(*) AS jobs FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'queued'
 GROUP BY lanes.id
 UNION ALL
 SELECT lanes.pipeline, lanes.stage, 'processing', count(*) FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'processing'
@@ -115,7 +115,7 @@ SELECT lanes.pipeline, lanes.stage, status, sum(jobs - pruned) FROM tallies JOIN
 GROUP BY lanes.id, status HAVING sum(jobs - pruned) > 0;
 
 -- name: recount
-SELECT lanes.pipeline, lanes.stage, status, count(*) FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lanes.id, status;
+SELECT lanes.pipeline, lanes.stage, status, count(*) AS jobs FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lanes.id, status;
 
 -- name: nearest_jobs
 SELECT id FROM jobs WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT 5;
@@ -196,19 +196,19 @@ SELECT id FROM jobs WHERE parent_id = $1 ORDER BY id;
 -- name: events
 -- No further than everything is visible: what is committed late must not be passed over. The frontier is found first, and what is up to
 -- there read afterwards.
-SELECT seq, job_id, dispatch, pipeline, stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, pipeline, stage, round, attempt, outcome, code, decision, ended_at
 FROM events_after($1, $2, $3, $4);
 
 -- name: last_event
 SELECT attempts_frontier();
 
 -- name: latest_events
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE ($1::text IS NULL OR lanes.pipeline = $1) ORDER BY seq DESC LIMIT $2;
 
 -- name: events_of_job
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE job_id = $1 AND seq > $2 ORDER BY dispatch DESC LIMIT $3;
 

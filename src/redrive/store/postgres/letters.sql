@@ -32,7 +32,7 @@ letter.last_failure_at >= coalesce($7::double precision, '-Infinity') AND letter
 {letter_filter} AND {time_filter} AND letter.id > $15::bigint AND letter.id <= $16::bigint;
 
 -- part: counted
-SELECT lanes.pipeline, counted.state, sum(counted.letters)::bigint
+SELECT lanes.pipeline, counted.state, sum(counted.letters)::bigint AS letters
 FROM (SELECT letter.group_id, letter.state, count(*) AS letters FROM dead_letters letter;
 
 -- part: by_pipeline
@@ -89,13 +89,13 @@ SELECT letter.id FROM dead_letters letter WHERE letter.id = {filter_ids} AND {wi
 
 -- name: taken_by_group
 -- Letters that wait in a replay, by pipeline, state and replay.
-SELECT lanes.pipeline, standing, replay_id, sum(letters)::bigint
+SELECT lanes.pipeline, standing AS state, replay_id, sum(letters)::bigint AS letters
 FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letter_tallies ON group_id = letter_groups.id
 WHERE {group_filter} AND standing = {filter_states} AND replay_id <> 0 AND standing IN ('open', 'triaged', 'ready')
 GROUP BY 1, 2, 3 HAVING sum(letters) > 0;
 
 -- name: taken_by_letter
-SELECT lanes.pipeline, letter.state, letter.replay_id, count(*)
+SELECT lanes.pipeline, letter.state, letter.replay_id, count(*) AS letters
 FROM dead_letters letter JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.replay_id IS NOT NULL AND letter.verdict IS NULL AND letter.state <> 'replaying' AND {window}
 GROUP BY 1, 2, 3;
@@ -104,7 +104,7 @@ GROUP BY 1, 2, 3;
 -- The groups that a filter matches, with how many of their letters are in each state. A page costs about the same whatever the filter:
 -- first the few groups it matches are found, then the newest letters of each are read from an index. It ends before a position, which
 -- is the instant of the last failure, and the id.
-SELECT letters_by_group.group_id, state, sum(letters)::bigint
+SELECT letters_by_group.group_id AS "group", state, sum(letters)::bigint AS letters
 FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letters_by_group ON group_id = letter_groups.id
 WHERE {group_filter} AND state = {filter_states}
 GROUP BY letters_by_group.group_id, state HAVING sum(letters) > 0;
@@ -187,17 +187,17 @@ SELECT letter.last_failure_at, letter.id FROM dead_letters letter WHERE letter.i
 ANY (ARRAY(SELECT json_array_elements_text($1::json)::bigint));
 
 -- name: letter_lines
-SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
-    assignee, replay_id, first_failure_at, last_failure_at, {receipts}
+SELECT letter.id, job_id AS job, pipeline, stage, code, category, state, is_escalated, round, fingerprint AS "group", message, owner, key, diagnosis,
+    assignee, replay_id AS replay, first_failure_at, last_failure_at, {receipts} AS receipts
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = {given_ids};
 
 -- part: letter_columns
-letter.id, letter.state, letter.round, letter.code, letter.category, letter.message, letter.exception, letter.stack,
-    letter.fingerprint, letter.context, letter.reason, letter.first_failure_at, letter.last_failure_at, letter.job_id,
-    letter.is_escalated, letter.verdict, letter.replay_id, letter.follows, letter.diagnosis, letter.assignee, letter.closed_at,
+letter.id, letter.state, letter.round, letter.code, letter.category, letter.message, letter.exception, letter.stack AS last_stack,
+    letter.fingerprint AS "group", letter.context AS sanitized_context, letter.reason, letter.first_failure_at, letter.last_failure_at, letter.job_id AS job,
+    letter.is_escalated, letter.verdict, letter.replay_id AS replay, letter.follows, letter.diagnosis, letter.assignee, letter.closed_at,
     lanes.pipeline, lanes.stage, letter.owner, letter.key,
-    (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id ORDER BY next.id LIMIT 1),
-    letter.evidence, letter.is_safe, letter.is_retryable, {receipts};
+    (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id ORDER BY next.id LIMIT 1) AS followed_by,
+    letter.evidence, letter.is_safe, letter.is_retryable, {receipts} AS receipts;
 
 -- part: receipts
 (SELECT coalesce(json_object_agg(sink, receipt ORDER BY sink), '{}')::text FROM receipts WHERE letter_id = letter.id);
@@ -222,11 +222,11 @@ SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, exception
 FROM letter_groups JOIN lanes ON lanes.id = lane_id WHERE letter_groups.id = {given_ids};
 
 -- name: taken_letters
-SELECT group_id, sum(letters)::bigint FROM letters_by_group
+SELECT group_id, sum(letters)::bigint AS letters FROM letters_by_group
 WHERE is_taken = 1 AND letters > 0 AND group_id = {given_ids} AND ($2::text IS NULL OR state = $2::text) GROUP BY group_id;
 
 -- name: taken_in_span
-SELECT group_id, count(*) FROM dead_letters
+SELECT group_id, count(*) AS letters FROM dead_letters
 WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying' AND group_id = {given_ids}
     AND ($2::text IS NULL OR state = $2::text) AND last_failure_at >= $3::double precision AND last_failure_at < $4::double precision
 GROUP BY group_id;
@@ -234,14 +234,14 @@ GROUP BY group_id;
 -- name: count_in_span
 -- The letters of each group and state whose last failure lies in a span of time, counted in the index alone.
 {pairs}
-SELECT of_group, of_state, (SELECT count(*) FROM dead_letters WHERE group_id = of_group AND state = of_state
-    AND last_failure_at >= $2::double precision AND last_failure_at < $3::double precision)
+SELECT of_group AS "group", of_state AS state, (SELECT count(*) FROM dead_letters WHERE group_id = of_group AND state = of_state
+    AND last_failure_at >= $2::double precision AND last_failure_at < $3::double precision) AS letters
 FROM pairs;
 
 -- name: count_named_by_group
 -- With the newest of each.
-SELECT group_id, state, count(*), count(*) FILTER (WHERE replay_id IS NOT NULL AND state IN ('open', 'triaged', 'ready')),
-    max(last_failure_at), (array_agg(id ORDER BY last_failure_at DESC, id DESC))[1] AS id
+SELECT group_id, state, count(*) AS letters, count(*) FILTER (WHERE replay_id IS NOT NULL AND state IN ('open', 'triaged', 'ready')) AS taken,
+    max(last_failure_at) AS last_failure_at, (array_agg(id ORDER BY last_failure_at DESC, id DESC))[1] AS id
 FROM dead_letters WHERE id = {given_ids} GROUP BY group_id, state;
 
 -- name: letter_heads

@@ -13,7 +13,7 @@ from psycopg import sql
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.store.postgres.connection import Address, Link
 from redrive.store.sqlite.migrations import Older, newest
-from redrive.store.statements import text_of
+from redrive.store.statements.text import text_of
 
 SCHEMA_VERSION: Final = newest()
 """The stores have the same tables, and so the same version."""

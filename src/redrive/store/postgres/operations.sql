@@ -20,7 +20,7 @@ SELECT id, at, actor, verb, subject, reason, letters, change FROM operations WHE
 -- name: acts_with_letter
 -- Acts on many letters at once by which this one was changed: their log has the ids, as first and last of each unbroken row. That
 -- alone decides; the time, with a day for clocks that differ, only spares reading the ids of acts before it failed.
-SELECT id, at, actor, verb, subject, reason, letters, (change::jsonb - 'letters')::text FROM operations
+SELECT id, at, actor, verb, subject, reason, letters, (change::jsonb - 'letters')::text AS change FROM operations
 WHERE (subject = 'group ' || $2::text OR (subject >= 'filter ' AND subject < 'filter!'))
     AND at >= $3::double precision - 86400 AND EXISTS (
         SELECT 1 FROM json_array_elements(change::json -> 'letters') AS ids (span)
@@ -30,7 +30,7 @@ ORDER BY id;
 -- name: acts_with_letters
 -- Acts on many letters at once by which some of these ($1, between $2 and $3) were changed, each with the letter. Where the ids of an
 -- act begin and end is looked at first: most acts are about none of a few letters.
-SELECT value, acts.id, at, actor, verb, subject, reason, letters, (change::jsonb - 'letters')::text
+SELECT value AS letter, acts.id, at, actor, verb, subject, reason, letters, (change::jsonb - 'letters')::text AS change
 FROM (SELECT * FROM operations WHERE ((subject >= 'filter ' AND subject < 'filter!')
             OR (subject >= 'group ' AND subject < 'group!'))
         AND (change::json #>> '{letters,0,0}')::bigint <= $3::bigint

@@ -4,9 +4,9 @@
 -- name: notices_for
 -- The letter, or even the job, may have been pruned since: then the notice has what is left. Changes of one letter are delivered in
 -- order, and those of breakers too: each waits until the one before it has been delivered.
-SELECT outbox.id, outbox.job_id, outbox.dispatch, attempts.attempt, outcome, code, message, decision, ended_at, attempts.round,
-    coalesce(jobs.run_at, ended_at), http_status, notes, jobs.key, exception, letter_id, event, outbox.state, at, change_id,
-    outbox.run_id, tries
+SELECT outbox.id, outbox.job_id AS job, outbox.dispatch, attempts.attempt, outcome, code, message, decision, ended_at, attempts.round,
+    coalesce(jobs.run_at, ended_at) AS run_at, http_status, notes, jobs.key, exception, letter_id AS letter, event, outbox.state, at, change_id AS change,
+    outbox.run_id AS run, tries
 FROM outbox LEFT JOIN attempts ON attempts.job_id = outbox.job_id AND attempts.dispatch = outbox.dispatch
     LEFT JOIN jobs ON jobs.id = outbox.job_id
 WHERE outbox.lane_id = $1::bigint AND recipient = $2::text AND due_at <= $3::double precision
@@ -54,7 +54,7 @@ ON CONFLICT (letter_id, sink) DO UPDATE SET receipt = excluded.receipt, at = exc
 
 -- name: undelivered
 -- Undelivered notices by recipient: how many in all, how many due before $1, and the highest number of tries.
-SELECT pipeline, recipient, count(*), count(*) FILTER (WHERE due_at < $1::double precision), min(due_at), max(tries)
+SELECT pipeline, recipient, count(*) AS notices, count(*) FILTER (WHERE due_at < $1::double precision) AS late, min(due_at) AS first_due_at, max(tries) AS tries
 FROM outbox JOIN lanes ON lanes.id = lane_id
 GROUP BY pipeline, recipient ORDER BY pipeline, recipient;
 

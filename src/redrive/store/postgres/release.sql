@@ -5,7 +5,7 @@
 -- As one text, for the same reason as `claimed`: thousands of rows fetched one by one would each wait for the interpreter. Large values
 -- and edits are only named, and read one by one. A payload that was edited once stays edited for every later restart. $2: from_start
 SELECT coalesce(json_agg(json_build_array(letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, duplicate, edit, beside,
-    value)), '[]')::text, (SELECT coalesce(max(id), 0) FROM edits)
+    value)), '[]')::text AS candidates, (SELECT coalesce(max(id), 0) FROM edits) AS last_edit
 FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key,
         jobs.dispatch, jobs.erased_at,
         CASE WHEN jobs.key IS NOT NULL THEN (SELECT duplicate.id FROM jobs duplicate WHERE duplicate.pipeline = jobs.pipeline AND duplicate.key = jobs.key

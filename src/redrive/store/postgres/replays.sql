@@ -3,7 +3,7 @@
 
 -- name: last_letter
 -- With the number of the last act that changed any letter.
-SELECT letters_frontier(), (SELECT last FROM letter_moves);
+SELECT letters_frontier() AS cutoff, (SELECT last FROM letter_moves) AS moves;
 
 -- name: add_replay
 -- Refused while another replay of the pipeline marks its letters: two at once could not predict how many each will have. Of two that are
@@ -48,13 +48,13 @@ SELECT count(*) FROM (SELECT 1 FROM jobs JOIN lanes ON lanes.id = lane_id
 
 -- name: recovered_of
 -- Recovered letters whose job is complete or skipped, and how many stages succeeded after the one that had failed.
-SELECT count(*), sum((jobs.status IN ('complete', 'skipped'))::integer)::bigint,
+SELECT count(*) AS letters, sum((jobs.status IN ('complete', 'skipped'))::integer)::bigint AS complete,
     sum((SELECT count(*) FROM attempts
-        WHERE attempts.job_id = letter.job_id AND attempts.round > letter.round AND outcome = 'ok'))::bigint
+        WHERE attempts.job_id = letter.job_id AND attempts.round > letter.round AND outcome = 'ok'))::bigint AS stages
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.replay_id = $1::bigint AND letter.verdict = 'completed';
 
 -- name: returned_of
-SELECT after.code, after.fingerprint, count(*), min(after.id), sum(after.is_escalated)::bigint
+SELECT after.code, after.fingerprint, count(*) AS letters, min(after.id) AS first, sum(after.is_escalated)::bigint AS escalated
 FROM dead_letters letter JOIN letters after ON after.follows = letter.id
 WHERE letter.replay_id = $1::bigint AND letter.state = 'returned'
 GROUP BY after.code, after.fingerprint ORDER BY count(*) DESC, after.code, after.fingerprint;
@@ -62,7 +62,7 @@ GROUP BY after.code, after.fingerprint ORDER BY count(*) DESC, after.code, after
 -- name: last_configs
 -- The config of a letter's stage when it failed.
 SELECT letter.id, (SELECT config FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round = letter.round
-    AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1), letter.replay_id
+    AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1) AS config, letter.replay_id
 FROM dead_letters letter WHERE letter.id = {given_ids};
 
 -- part: replay_columns
@@ -82,7 +82,7 @@ SELECT {replay_columns} FROM replays WHERE ended_at IS NULL AND status IN ('mark
 SELECT standing, letters FROM letters_by_replay WHERE replay_id = $1::bigint;
 
 -- name: replay_skips
-SELECT kind, count(*) FROM replay_skips WHERE replay_id = $1::bigint GROUP BY kind ORDER BY count(*) DESC, kind;
+SELECT kind, count(*) AS letters FROM replay_skips WHERE replay_id = $1::bigint GROUP BY kind ORDER BY count(*) DESC, kind;
 
 -- name: skipped_letters
 SELECT letter_id, kind, job_id, stage, detail FROM replay_skips WHERE replay_id = $1::bigint ORDER BY letter_id LIMIT $2::bigint;

@@ -11,30 +11,31 @@ FROM jobs JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.la
 
 -- name: retry_histogram
 -- How many jobs needed how many retries, in all their stages or in one.
-SELECT retries, count(*) FROM (
+SELECT retries, count(*) AS jobs FROM (
     SELECT count(*) FILTER (WHERE outcome = 'retry') AS retries FROM attempts
     WHERE lane_id IN (SELECT id FROM lanes WHERE {of_lanes}) GROUP BY job_id) AS by_job
 GROUP BY retries ORDER BY retries;
 
 -- name: retry_histogram_of_run
-SELECT retries, count(*) FROM (
+SELECT retries, count(*) AS jobs FROM (
     SELECT count(*) FILTER (WHERE outcome = 'retry') AS retries {attempts_of_run} AND ($2::text IS NULL OR stage = $2::text)
     GROUP BY job_id) AS by_job
 GROUP BY retries ORDER BY retries;
 
 -- name: error_ranking
-SELECT code, count(*), count(DISTINCT job_id), max(ended_at) FROM attempts JOIN lanes ON lanes.id = lane_id
+SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at) AS last_at FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE code IS NOT NULL AND {of_lanes} GROUP BY code ORDER BY count(*) DESC, code;
 
 -- name: error_ranking_of_run
-SELECT code, count(*), count(DISTINCT job_id), max(ended_at) {attempts_of_run} AND code IS NOT NULL
+SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at) AS last_at {attempts_of_run} AND code IS NOT NULL
     AND ($2::text IS NULL OR stage = $2::text)
 GROUP BY code ORDER BY count(*) DESC, code;
 
 -- part: reliability
-SELECT stage, count(*), count(*) FILTER (WHERE outcome = 'ok'), count(*) FILTER (WHERE outcome = 'retry'),
-    count(*) FILTER (WHERE outcome = 'hold'), count(*) FILTER (WHERE outcome = 'dead'), count(*) FILTER (WHERE outcome = 'crashed'),
-    count(*) FILTER (WHERE outcome = 'skipped'), avg(ended_at - attempts.started_at), lanes.pipeline
+SELECT stage, count(*) AS attempts, count(*) FILTER (WHERE outcome = 'ok') AS ok, count(*) FILTER (WHERE outcome = 'retry') AS retry,
+    count(*) FILTER (WHERE outcome = 'hold') AS hold, count(*) FILTER (WHERE outcome = 'dead') AS dead,
+    count(*) FILTER (WHERE outcome = 'crashed') AS crashed, count(*) FILTER (WHERE outcome = 'skipped') AS skipped,
+    avg(ended_at - attempts.started_at) AS seconds, lanes.pipeline
 
 -- name: stage_reliability
 {reliability} FROM attempts JOIN lanes ON lanes.id = lane_id WHERE $1::text IS NULL OR lanes.pipeline = $1::text
@@ -45,7 +46,7 @@ GROUP BY lanes.id ORDER BY lanes.pipeline, position;
 
 -- name: pipeline_account
 -- How many jobs a pipeline has in each state. Those of ended jobs are counters that are moved with each job; open ones are counted.
-SELECT status, sum(jobs - pruned)::bigint, sum(pruned)::bigint FROM tallies JOIN lanes ON lanes.id = lane_id WHERE pipeline = $1::text
+SELECT status, sum(jobs - pruned)::bigint AS jobs, sum(pruned)::bigint AS pruned FROM tallies JOIN lanes ON lanes.id = lane_id WHERE pipeline = $1::text
 GROUP BY status
 UNION ALL
 SELECT status, count(*), 0 FROM jobs
@@ -57,16 +58,16 @@ SELECT status, count(*), 0 FROM jobs WHERE status = 'processing' AND pipeline = 
 SELECT count(*) FROM jobs WHERE pipeline = $1::text;
 
 -- name: run_account
-SELECT status, sum(jobs - pruned)::bigint, sum(pruned)::bigint FROM tallies WHERE run_id = $1::bigint GROUP BY status
+SELECT status, sum(jobs - pruned)::bigint AS jobs, sum(pruned)::bigint AS pruned FROM tallies WHERE run_id = $1::bigint GROUP BY status
 UNION ALL
 SELECT status, count(*), 0 FROM jobs WHERE run_id = $1::bigint AND status IN ('queued', 'processing') GROUP BY status;
 
 -- name: run_total
-SELECT items, (SELECT count(*) FROM jobs WHERE run_id = runs.id) FROM runs WHERE id = $1::bigint;
+SELECT items, (SELECT count(*) FROM jobs WHERE run_id = runs.id) AS jobs FROM runs WHERE id = $1::bigint;
 
 -- name: newest_attempt
 -- The attempt that was committed last, and the latest end of the last ones: within a commit they are in no order.
-SELECT seq, job_id, dispatch, (SELECT max(ended_at) FROM (SELECT ended_at FROM attempts ORDER BY seq DESC LIMIT 1000) AS newest)
+SELECT seq, job_id, dispatch, (SELECT max(ended_at) FROM (SELECT ended_at FROM attempts ORDER BY seq DESC LIMIT 1000) AS newest) AS ended_at
 FROM attempts WHERE seq <= (SELECT attempts_frontier()) ORDER BY seq DESC LIMIT 1;
 
 -- name: is_attempt
@@ -76,7 +77,7 @@ SELECT 1 FROM attempts WHERE seq = $1::bigint AND job_id = $2::bigint AND dispat
 -- Attempts committed after one and up to another, which ended after a time: how many, and how long, by lane, outcome (by its number)
 -- and the upper limits $4 to $16.
 SELECT lane_id, CASE outcome WHEN 'ok' THEN 0 WHEN 'retry' THEN 1 WHEN 'hold' THEN 2 WHEN 'dead' THEN 3 WHEN 'crashed' THEN 4
-    WHEN 'cancelled' THEN 5 ELSE 6 END, width, count(*), sum(took)
+    WHEN 'cancelled' THEN 5 ELSE 6 END AS outcome, width, count(*) AS attempts, sum(took) AS seconds
 FROM (SELECT lane_id, outcome, ended_at - started_at AS took FROM attempts
         WHERE seq > $1::bigint AND seq <= $2::bigint AND ended_at > $3::double precision) AS ended
     CROSS JOIN LATERAL (SELECT CASE WHEN took <= $4::double precision THEN 0 WHEN took <= $5::double precision THEN 1
@@ -88,13 +89,13 @@ GROUP BY lane_id, outcome, width;
 
 -- name: failure_tally
 -- The failed ones among them, by code.
-SELECT lane_id, outcome, code, count(*) FROM attempts
+SELECT lane_id, outcome, code, count(*) AS attempts FROM attempts
 WHERE seq > $1::bigint AND seq <= $2::bigint AND ended_at > $3::double precision AND outcome IN ('retry', 'dead')
 GROUP BY lane_id, outcome, code;
 
 -- name: retries_by_hand
 -- Since one line of the operator log, and its last line.
-SELECT count(CASE WHEN verb IN ('retry', 'restart') THEN 1 END), coalesce(max(id), $1::bigint) FROM operations WHERE id > $1::bigint;
+SELECT count(CASE WHEN verb IN ('retry', 'restart') THEN 1 END) AS retries, coalesce(max(id), $1::bigint) AS last FROM operations WHERE id > $1::bigint;
 
 -- name: released_letters
 -- How many letters replays have released, ever; pruned ones stay counted.

@@ -41,7 +41,7 @@ SELECT id FROM runs WHERE pipeline = $1::text AND key = $2::text;
 
 -- name: taken_item
 -- The first item whose key a job has already: its place, the key and the job.
-SELECT place - 1 AS key, jobs.key, jobs.id FROM json_array_elements($2::json) WITH ORDINALITY AS items (item, place)
+SELECT place - 1 AS place, jobs.key, jobs.id AS job FROM json_array_elements($2::json) WITH ORDINALITY AS items (item, place)
     JOIN jobs ON jobs.pipeline = $1::text AND jobs.key = item ->> 1 AND status IN ('queued', 'processing', 'complete')
 ORDER BY place LIMIT 1;
 
@@ -150,11 +150,11 @@ UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = $1::bi
 UPDATE jobs SET run_at = run_at - 1e12, waiting = NULL WHERE run_id = $1::bigint AND status = 'queued' AND run_at >= 1e12;
 
 -- name: run
-SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items + children,
-    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete'),
-    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed'),
-    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled'),
-    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped'),
+SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items + children AS total,
+    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete') AS complete,
+    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed') AS failed,
+    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled') AS cancelled,
+    (SELECT coalesce(sum(jobs), 0)::bigint FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped') AS skipped,
     key, label, owner, children
 FROM runs WHERE id = $1::bigint;
 
@@ -162,17 +162,17 @@ FROM runs WHERE id = $1::bigint;
 SELECT id FROM runs ORDER BY id DESC LIMIT $1::bigint;
 
 -- name: run_payloads
-SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
+SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload
 FROM jobs WHERE run_id = $1::bigint AND ordinal >= $2::bigint AND ordinal < $3::bigint ORDER BY ordinal;
 
 -- name: run_results
 -- The jobs of a run from an ordinal on, with their results.
 SELECT ordinal, id, status, CASE WHEN result_from IS NULL THEN result
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS value
 FROM jobs WHERE run_id = $1::bigint AND ordinal >= $2::bigint ORDER BY ordinal LIMIT $3::bigint;
 
 -- name: run_codes
-SELECT error_code, count(*) FROM jobs WHERE run_id = $1::bigint AND status = 'failed'
+SELECT error_code, count(*) AS jobs FROM jobs WHERE run_id = $1::bigint AND status = 'failed'
 GROUP BY error_code ORDER BY count(*) DESC, error_code;
 
 -- name: running_runs

@@ -20,7 +20,7 @@ from psycopg.rows import TupleRow
 from redrive.store.postgres.arrays import Column, column
 from redrive.store.postgres.connection import Link, Server
 from redrive.store.records import Row
-from redrive.store.statements import statements_of
+from redrive.store.statements.text import statements_of
 
 SQL: Final = {name: text.encode() for name, text in statements_of("postgres").items()}
 """The statements, as psycopg takes text that is no literal."""

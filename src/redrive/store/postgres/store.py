@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, TypeVar, cast, overload
 
 import msgspec
 from psycopg.errors import InsufficientPrivilege
@@ -31,6 +31,7 @@ from redrive.store.postgres.submit import Submission
 from redrive.store.postgres.transactions import Transactions
 from redrive.store.protocol import ChangeSignal
 from redrive.store.records import (
+    Call,
     Child,
     ClaimRequest,
     Exchange,
@@ -49,11 +50,13 @@ from redrive.store.records import (
     upcoming_work,
 )
 from redrive.store.sqlite.migrations import Older
+from redrive.store.steps import breaker_change, breaker_swap
 
 WAKING: Final = frozenset({"replay_jobs", "resume_lanes", "submit_tick"})
 """Statements after which idle workers are woken, as after a submission."""
 
 _NO_FACTS: Final = WorkerFacts()
+R = TypeVar("R")
 
 
 class PostgresStore:
@@ -218,25 +221,31 @@ class PostgresStore:
         self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None
     ) -> bool:
         """See `Store.swap_breaker`."""
-        swap = (
-            Step("add_breaker", (name, after), rows=1)
-            if before is None
-            else Step("swap_breaker", (after, name, before), rows=1)
-        )
-        return self.apply(swap, *([] if change is None else [change.step()])) is not None
+        record = [] if change is None else [breaker_change(change)]
+        return self.apply(breaker_swap(name, before=before, after=after), *record) is not None
 
     def close(self) -> None:
         """See `Store.close`."""
         self._transactions.close()
 
-    def query(self, name: str, *parameters: object) -> list[Row]:
+    @overload
+    def query(self, asked: Call[R], /) -> list[R]: ...
+    @overload
+    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
+    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
         """See `Store.query`."""
-        return self._transactions.query(name, *parameters)
+        if isinstance(asked, str):
+            return self._transactions.query(asked, *parameters)
+        return asked.decode(self._transactions.query(asked.name, *asked.parameters))
 
-    def apply(self, *steps: Step) -> list[list[Row]] | None:
+    @overload
+    def apply(self, step: Call[R], /) -> list[list[R]] | None: ...
+    @overload
+    def apply(self, *steps: Step) -> list[list[Any]] | None: ...
+    def apply(self, *steps: Step) -> list[list[Any]] | None:
         """See `Store.apply`."""
 
-        def work(db: Session) -> list[list[Row]]:
+        def work(db: Session) -> list[list[Any]]:
             rows = [_applied(db, step) for step in steps]
             if any(step.name in WAKING for step in steps):
                 self._wake(db)
@@ -301,13 +310,13 @@ class _DoesNotFitError(Exception):
     """A step touched other rows than it should have."""
 
 
-def _applied(db: Session, step: Step) -> list[Row]:
+def _applied(db: Session, step: Step) -> list[Any]:
     cursor = db.execute(step.name, step.parameters)
     db.sync()
     rows = cursor.fetchall() if cursor.description else []
     if step.rows is not None and step.rows != cursor.rowcount:
         raise _DoesNotFitError
-    return rows
+    return step.decode(rows)
 
 
 def _fold_counters(db: Session) -> None:

@@ -15,9 +15,9 @@ WHERE letter.id = {given_ids} ORDER BY letter.id;
 
 -- name: exported_values
 -- The payload of a job, and the input of its present stage; that one is NULL while it is the payload.
-SELECT coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)),
+SELECT coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload,
     CASE WHEN input IS NOT NULL OR input_from = 0 THEN input
-        ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
+        ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END AS input
 FROM jobs WHERE id = $1::bigint;
 
 -- name: exported_edits

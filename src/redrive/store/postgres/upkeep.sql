@@ -27,7 +27,7 @@ ORDER BY 1 LIMIT 20;
 
 -- name: broken_references
 -- Foreign keys hold at all times, except those that were added without looking at the rows that were there.
-SELECT conrelid::regclass::text AS "table", confrelid::regclass::text AS parent, count(*) FROM pg_constraint
+SELECT conrelid::regclass::text AS "table", confrelid::regclass::text AS parent, count(*) AS rows FROM pg_constraint
 WHERE contype = 'f' AND NOT convalidated AND connamespace = current_schema()::regnamespace GROUP BY 1, 2;
 
 -- name: latest_instant
@@ -46,10 +46,10 @@ SELECT jobs.id, lanes.pipeline, lanes.stage, last_attempt_at FROM jobs JOIN lane
 WHERE status = 'processing' AND last_attempt_at < $1::double precision ORDER BY last_attempt_at, jobs.id LIMIT $2::bigint;
 
 -- name: due_of_lane
-SELECT count(*), min(run_at) FROM jobs WHERE lane_id = $1::bigint AND status = 'queued' AND run_at <= $2::double precision;
+SELECT count(*) AS jobs, min(run_at) AS first_at FROM jobs WHERE lane_id = $1::bigint AND status = 'queued' AND run_at <= $2::double precision;
 
 -- name: open_letters
-SELECT count(*), min(first_failure_at) FROM dead_letters WHERE state = 'open';
+SELECT count(*) AS letters, min(first_failure_at) AS first_at FROM dead_letters WHERE state = 'open';
 
 -- name: wrong_letter_tallies
 -- Groups whose counters differ from a recount.
@@ -65,7 +65,7 @@ SELECT jobs.id FROM jobs WHERE (status = 'failed')::integer <> (SELECT count(*) 
 
 -- name: prune_window
 -- Looked up for each of these jobs: to find out whether one exists, all notices would be read.
-SELECT id, status, finished_at, created_at, ((SELECT 1 FROM outbox WHERE job_id = jobs.id LIMIT 1) IS NOT NULL)::integer
+SELECT id, status, finished_at, created_at, ((SELECT 1 FROM outbox WHERE job_id = jobs.id LIMIT 1) IS NOT NULL)::integer AS is_noticed
 FROM jobs WHERE id > $1::bigint ORDER BY id LIMIT $2::bigint;
 
 -- part: pruned_jobs

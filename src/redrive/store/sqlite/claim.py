@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId
-from redrive.store.statements import statements_of
+from redrive.store.statements.text import statements_of
 
 _SQL: Final = statements_of("sqlite")
 

@@ -32,10 +32,10 @@ SELECT id FROM jobs WHERE pipeline = ? AND key = ? AND status IN ('queued', 'pro
 
 -- part: facts
 -- Retries by hand are counted in the operator log, which is never pruned: a round may also be a replay.
-SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message, key, owner, run_id, priority, waiting, run_at,
-    created_at, started_at, finished_at, progress, round, dispatch, parent_id, cancel_asked, worker_id, expires_at, erased_at,
+SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message, key, owner, run_id AS run, priority, waiting, run_at,
+    created_at, started_at, finished_at, progress, round, dispatch, parent_id AS parent, cancel_asked AS is_cancel_asked, worker_id AS worker, expires_at, erased_at,
     last_attempt_at, CASE WHEN round = 1 THEN 0 ELSE (SELECT count(*) FROM dead_letters JOIN operations ON subject = 'letter ' || dead_letters.id
-        WHERE job_id = jobs.id AND verb IN ('retry', 'restart')) END
+        WHERE job_id = jobs.id AND verb IN ('retry', 'restart')) END AS manual_retries
 
 -- name: job
 {facts} FROM jobs JOIN lanes ON lanes.id = lane_id WHERE jobs.id = ?;
@@ -76,16 +76,16 @@ WHERE dead_letters.id = last_insert_rowid();
 
 -- name: result
 SELECT status, CASE WHEN result_from IS NULL THEN result
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS value
 FROM jobs WHERE id = ?;
 
 -- name: attempts
-SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, decision, notes, worker_id,
+SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, decision, notes, worker_id AS worker,
     started_at, ended_at, config, exception
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = ? ORDER BY dispatch;
 
 -- name: counts
-SELECT lanes.pipeline, lanes.stage, 'queued', count(*) FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'queued'
+SELECT lanes.pipeline, lanes.stage, 'queued' AS status, count(*) AS jobs FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'queued'
 GROUP BY lane_id
 UNION ALL
 SELECT lanes.pipeline, lanes.stage, 'processing', count(*) FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'processing'
@@ -95,7 +95,7 @@ SELECT lanes.pipeline, lanes.stage, status, sum(jobs - pruned) FROM tallies JOIN
 GROUP BY lane_id, status HAVING sum(jobs - pruned) > 0;
 
 -- name: recount
-SELECT lanes.pipeline, lanes.stage, status, count(*) FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lane_id, status;
+SELECT lanes.pipeline, lanes.stage, status, count(*) AS jobs FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lane_id, status;
 
 -- name: nearest_jobs
 SELECT id FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
@@ -172,7 +172,7 @@ ORDER BY jobs.id DESC LIMIT ?7;
 SELECT id FROM jobs INDEXED BY jobs_children WHERE parent_id = ? ORDER BY id;
 
 -- name: events
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline = ?3) ORDER BY seq LIMIT ?4;
 
@@ -180,12 +180,12 @@ WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline
 SELECT coalesce(max(seq), 0) FROM attempts;
 
 -- name: latest_events
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE (?1 IS NULL OR lanes.pipeline = ?1) ORDER BY seq DESC LIMIT ?2;
 
 -- name: events_of_job
-SELECT seq, job_id, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE job_id = ?1 AND seq > ?2 ORDER BY dispatch DESC LIMIT ?3;
 

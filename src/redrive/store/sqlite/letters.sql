@@ -23,7 +23,7 @@ letter.last_failure_at >= coalesce(?7, -1e300) AND letter.last_failure_at < coal
 {letter_filter} AND {time_filter} AND letter.id > ?15 AND letter.id <= ?16;
 
 -- part: counted
-SELECT lanes.pipeline, counted.state, sum(counted.letters)
+SELECT lanes.pipeline, counted.state, sum(counted.letters) AS letters
 FROM (SELECT letter.group_id, letter.state, count(*) AS letters FROM dead_letters letter;
 
 -- part: by_pipeline
@@ -33,12 +33,12 @@ GROUP BY 1, 2;
 
 -- name: freeze_by_group
 -- The cut-off and the counts are of one moment, because it is one statement.
-SELECT (SELECT coalesce(max(id), 0) FROM dead_letters), (SELECT last FROM letter_moves), (
+SELECT (SELECT coalesce(max(id), 0) FROM dead_letters) AS cutoff, (SELECT last FROM letter_moves) AS moves, (
     SELECT json_group_array(json_array(pipeline, state, letters)) FROM (
         SELECT lanes.pipeline, state, sum(letters) AS letters
         FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letters_by_group ON group_id = letter_groups.id
         WHERE {group_filter} AND state IN (SELECT value FROM json_each(?6))
-        GROUP BY 1, 2 HAVING sum(letters) > 0));
+        GROUP BY 1, 2 HAVING sum(letters) > 0)) AS counted;
 
 -- name: count_by_group
 {counted} INDEXED BY dead_letters_group WHERE {window} {by_pipeline};
@@ -85,14 +85,14 @@ WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {window} ORDER BY lett
 
 -- name: taken_by_group
 -- Letters that wait in a replay, by pipeline, state and replay.
-SELECT lanes.pipeline, standing, replay_id, sum(letters)
+SELECT lanes.pipeline, standing AS state, replay_id, sum(letters) AS letters
 FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letter_tallies ON group_id = letter_groups.id
 WHERE {group_filter} AND standing IN (SELECT value FROM json_each(?6))
     AND replay_id <> 0 AND standing IN ('open', 'triaged', 'ready')
 GROUP BY 1, 2, 3 HAVING sum(letters) > 0;
 
 -- name: taken_by_letter
-SELECT lanes.pipeline, letter.state, letter.replay_id, count(*)
+SELECT lanes.pipeline, letter.state, letter.replay_id, count(*) AS letters
 FROM dead_letters letter INDEXED BY dead_letters_taken JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.replay_id IS NOT NULL AND letter.verdict IS NULL AND letter.state <> 'replaying' AND {window}
 GROUP BY 1, 2, 3;
@@ -101,7 +101,7 @@ GROUP BY 1, 2, 3;
 -- The groups that a filter matches, with how many of their letters are in each state. A page costs about the same whatever the filter:
 -- first the few groups it matches are found, then the newest letters of each are read from an index. It ends before a position, which
 -- is the instant of the last failure, and the id.
-SELECT letters_by_group.group_id, state, sum(letters)
+SELECT letters_by_group.group_id AS "group", state, sum(letters) AS letters
 FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letters_by_group ON group_id = letter_groups.id
 WHERE {group_filter} AND state IN (SELECT value FROM json_each(?6))
 GROUP BY letters_by_group.group_id, state HAVING sum(letters) > 0;
@@ -190,17 +190,17 @@ SELECT letter.last_failure_at, letter.id FROM dead_letters letter NOT INDEXED
 WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {page};
 
 -- name: letter_lines
-SELECT letter.id, job_id, pipeline, stage, code, category, state, is_escalated, round, fingerprint, message, owner, key, diagnosis,
-    assignee, replay_id, first_failure_at, last_failure_at, {receipts}
+SELECT letter.id, job_id AS job, pipeline, stage, code, category, state, is_escalated, round, fingerprint AS "group", message, owner, key, diagnosis,
+    assignee, replay_id AS replay, first_failure_at, last_failure_at, {receipts} AS receipts
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?));
 
 -- part: letter_columns
-letter.id, letter.state, letter.round, letter.code, letter.category, letter.message, letter.exception, letter.stack,
-    letter.fingerprint, letter.context, letter.reason, letter.first_failure_at, letter.last_failure_at, letter.job_id,
-    letter.is_escalated, letter.verdict, letter.replay_id, letter.follows, letter.diagnosis, letter.assignee, letter.closed_at,
+letter.id, letter.state, letter.round, letter.code, letter.category, letter.message, letter.exception, letter.stack AS last_stack,
+    letter.fingerprint AS "group", letter.context AS sanitized_context, letter.reason, letter.first_failure_at, letter.last_failure_at, letter.job_id AS job,
+    letter.is_escalated, letter.verdict, letter.replay_id AS replay, letter.follows, letter.diagnosis, letter.assignee, letter.closed_at,
     lanes.pipeline, lanes.stage, letter.owner, letter.key,
-    (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id),
-    letter.evidence, letter.is_safe, letter.is_retryable, {receipts};
+    (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id) AS followed_by,
+    letter.evidence, letter.is_safe, letter.is_retryable, {receipts} AS receipts;
 
 -- part: receipts
 (SELECT json_group_object(sink, receipt) FROM receipts WHERE letter_id = letter.id);
@@ -225,11 +225,11 @@ SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, exception
 FROM letter_groups JOIN lanes ON lanes.id = lane_id WHERE letter_groups.id IN (SELECT value FROM json_each(?));
 
 -- name: taken_letters
-SELECT group_id, sum(letters) FROM letters_by_group
+SELECT group_id, sum(letters) AS letters FROM letters_by_group
 WHERE is_taken = 1 AND letters > 0 AND group_id IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR state = ?2) GROUP BY group_id;
 
 -- name: taken_in_span
-SELECT group_id, count(*) FROM dead_letters INDEXED BY dead_letters_taken
+SELECT group_id, count(*) AS letters FROM dead_letters INDEXED BY dead_letters_taken
 WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying'
     AND group_id IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR state = ?2) AND last_failure_at >= ?3 AND last_failure_at < ?4
 GROUP BY group_id;
@@ -238,13 +238,13 @@ GROUP BY group_id;
 -- The letters of each group and state whose last failure lies in a span of time, counted in the index alone.
 WITH pairs (of_group, of_state) AS MATERIALIZED (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1))
-SELECT of_group, of_state, (SELECT count(*) FROM dead_letters INDEXED BY dead_letters_group
-    WHERE group_id = of_group AND state = of_state AND last_failure_at >= ?2 AND last_failure_at < ?3)
+SELECT of_group AS "group", of_state AS state, (SELECT count(*) FROM dead_letters INDEXED BY dead_letters_group
+    WHERE group_id = of_group AND state = of_state AND last_failure_at >= ?2 AND last_failure_at < ?3) AS letters
 FROM pairs;
 
 -- name: count_named_by_group
 -- With the newest of each: beside max(), the other columns are of the row it was found in.
-SELECT group_id, state, count(*), sum(replay_id IS NOT NULL AND state IN ('open', 'triaged', 'ready')), max(last_failure_at), id
+SELECT group_id, state, count(*) AS letters, sum(replay_id IS NOT NULL AND state IN ('open', 'triaged', 'ready')) AS taken, max(last_failure_at) AS last_failure_at, id
 FROM dead_letters WHERE id IN (SELECT value FROM json_each(?)) GROUP BY group_id, state;
 
 -- name: letter_heads
@@ -253,9 +253,9 @@ WITH pairs (of_group, of_state) AS MATERIALIZED (
     SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1))
 SELECT of_group,
     (SELECT last_failure_at FROM dead_letters WHERE group_id = of_group AND state = of_state
-        AND last_failure_at >= ?2 AND last_failure_at < ?3 ORDER BY last_failure_at DESC, id DESC LIMIT 1),
+        AND last_failure_at >= ?2 AND last_failure_at < ?3 ORDER BY last_failure_at DESC, id DESC LIMIT 1) AS last_failure_at,
     (SELECT id FROM dead_letters WHERE group_id = of_group AND state = of_state
-        AND last_failure_at >= ?2 AND last_failure_at < ?3 ORDER BY last_failure_at DESC, id DESC LIMIT 1)
+        AND last_failure_at >= ?2 AND last_failure_at < ?3 ORDER BY last_failure_at DESC, id DESC LIMIT 1) AS id
 FROM pairs;
 
 -- name: group_trend

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from redrive.errors import SchemaMismatchError
-from redrive.store.statements import text_of
+from redrive.store.statements.text import text_of
 
 Older = Literal["refuse", "migrate", "keep"]
 """What to do about a database with an older schema: refuse it, migrate it, or leave it as it is, to be copied."""

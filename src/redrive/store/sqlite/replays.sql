@@ -3,7 +3,7 @@
 
 -- name: last_letter
 -- With the number of the last act that changed any letter.
-SELECT coalesce(max(id), 0), (SELECT last FROM letter_moves) FROM dead_letters;
+SELECT coalesce(max(id), 0) AS cutoff, (SELECT last FROM letter_moves) AS moves FROM dead_letters;
 
 -- name: add_replay
 -- Refused while another replay of the pipeline marks its letters: two at once could not predict how many each will have.
@@ -41,19 +41,19 @@ SELECT count(*) FROM (SELECT 1 FROM jobs JOIN lanes ON lanes.id = lane_id
 
 -- name: recovered_of
 -- Recovered letters whose job is complete or skipped, and how many stages succeeded after the one that had failed.
-SELECT count(*), sum(jobs.status IN ('complete', 'skipped')),
-    sum((SELECT count(*) FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round > letter.round AND outcome = 'ok'))
+SELECT count(*) AS letters, sum(jobs.status IN ('complete', 'skipped')) AS complete,
+    sum((SELECT count(*) FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round > letter.round AND outcome = 'ok')) AS stages
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.replay_id = ? AND letter.verdict = 'completed';
 
 -- name: returned_of
-SELECT after.code, after.fingerprint, count(*), min(after.id), sum(after.is_escalated)
+SELECT after.code, after.fingerprint, count(*) AS letters, min(after.id) AS first, sum(after.is_escalated) AS escalated
 FROM dead_letters letter JOIN letters after ON after.follows = letter.id
 WHERE letter.replay_id = ? AND letter.state = 'returned' GROUP BY 1, 2 ORDER BY 3 DESC, 1;
 
 -- name: last_configs
 -- The config of a letter's stage when it failed.
 SELECT letter.id, (SELECT config FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round = letter.round
-    AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1), letter.replay_id
+    AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1) AS config, letter.replay_id
 FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value;
 
 -- name: replay
@@ -75,7 +75,7 @@ FROM replays WHERE ended_at IS NULL AND status IN ('marking', 'running', 'cancel
 SELECT standing, letters FROM letters_by_replay WHERE replay_id = ?;
 
 -- name: replay_skips
-SELECT kind, count(*) FROM replay_skips WHERE replay_id = ? GROUP BY kind ORDER BY count(*) DESC, kind;
+SELECT kind, count(*) AS letters FROM replay_skips WHERE replay_id = ? GROUP BY kind ORDER BY count(*) DESC, kind;
 
 -- name: skipped_letters
 SELECT letter_id, kind, job_id, stage, detail FROM replay_skips WHERE replay_id = ? ORDER BY letter_id LIMIT ?;

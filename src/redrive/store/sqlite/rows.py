@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from redrive.store.records import Row
-from redrive.store.statements import for_rows, statements_of
+from redrive.store.statements.text import for_rows, statements_of
 
 SQL: Final = statements_of("sqlite")
 

@@ -33,7 +33,7 @@ SELECT id FROM runs WHERE pipeline = ? AND key = ?;
 
 -- name: taken_item
 -- The first item whose key a job has already: its place, the key and the job.
-SELECT item.key, jobs.key, jobs.id FROM json_each(?2) AS item
+SELECT item.key AS place, jobs.key, jobs.id AS job FROM json_each(?2) AS item
     JOIN jobs ON jobs.pipeline = ?1 AND jobs.key = item.value ->> 1 AND status IN ('queued', 'processing', 'complete')
 ORDER BY item.key LIMIT 1;
 
@@ -55,7 +55,7 @@ UPDATE runs SET status = ?1, reason = ?2, ended_at = ?3 WHERE id = ?4 AND (statu
 -- name: live_runs
 -- Those whose status may have to be decided, at ?1: all items have ended, or too many may have failed; or whose items were being
 -- cancelled by somebody who is gone. The last column says that no process drives it.
-SELECT id, status, options, total, complete, failed, cancelled, skipped, driven_until <= ?1 FROM (
+SELECT id, status, options, total, complete, failed, cancelled, skipped, driven_until <= ?1 AS is_free FROM (
     SELECT runs.id, runs.status, options, is_fed, driven_until, items + children AS total,
         (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id) AS ended,
         (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete') AS complete,
@@ -139,11 +139,11 @@ UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = ?1 AND
 UPDATE jobs SET run_at = run_at - 1e12, waiting = NULL WHERE run_id = ? AND status = 'queued' AND run_at >= 1e12;
 
 -- name: run
-SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items + children,
-    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete'),
-    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed'),
-    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled'),
-    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped'),
+SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items + children AS total,
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'complete') AS complete,
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'failed') AS failed,
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'cancelled') AS cancelled,
+    (SELECT coalesce(sum(jobs), 0) FROM tallies WHERE run_id = runs.id AND tallies.status = 'skipped') AS skipped,
     key, label, owner, children
 FROM runs WHERE id = ?;
 
@@ -151,17 +151,17 @@ FROM runs WHERE id = ?;
 SELECT id FROM runs ORDER BY id DESC LIMIT ?;
 
 -- name: run_payloads
-SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
+SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload
 FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
 
 -- name: run_results
 -- The jobs of a run from an ordinal on, with their results.
 SELECT ordinal, id, status, CASE WHEN result_from IS NULL THEN result
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END
+    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS value
 FROM jobs WHERE run_id = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?;
 
 -- name: run_codes
-SELECT error_code, count(*) FROM jobs WHERE run_id = ? AND status = 'failed' GROUP BY error_code ORDER BY 2 DESC, 1;
+SELECT error_code, count(*) AS jobs FROM jobs WHERE run_id = ? AND status = 'failed' GROUP BY error_code ORDER BY 2 DESC, 1;
 
 -- name: running_runs
 SELECT id, pipeline FROM runs WHERE status = 'running' ORDER BY id DESC LIMIT ?;
@@ -198,6 +198,6 @@ SELECT min(next_at) FROM schedules;
 -- name: run_log
 -- The attempts of a run's jobs after a place, in the order in which they ended, each with the payload of its job.
 SELECT seq, attempts.started_at, ended_at, stage, attempts.attempt, outcome, code, http_status, notes,
-    coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0))
+    coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload
 FROM jobs CROSS JOIN attempts ON attempts.job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
 WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3;

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, TypeVar, cast, overload
 
 import msgspec
 
@@ -29,6 +29,7 @@ from redrive.errors import (
 from redrive.store.plan import IN_PLACE, NOTHING, Continuation, in_order
 from redrive.store.protocol import ChangeSignal
 from redrive.store.records import (
+    Call,
     Child,
     ClaimedJob,
     ClaimRequest,
@@ -55,7 +56,8 @@ from redrive.store.sqlite.migrations import Older, migrate, needs_migration, new
 from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
 from redrive.store.sqlite.submit import Submission
-from redrive.store.statements import statements_of
+from redrive.store.statements.text import statements_of
+from redrive.store.steps import breaker_change, breaker_swap
 
 SCHEMA_VERSION: Final = newest()
 BUSY_SECONDS: Final = 30.0
@@ -70,6 +72,7 @@ REWRITE_MAX: Final = 256 * 1024 * 1024
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 logger = logging.getLogger("redrive.store")
+R = TypeVar("R")
 
 _NO_FACTS: Final = WorkerFacts()
 _SQL: Final = statements_of("sqlite")
@@ -272,12 +275,8 @@ class SqliteStore:
         self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None
     ) -> bool:
         """See `Store.swap_breaker`."""
-        swap = (
-            Step("add_breaker", (name, after), rows=1)
-            if before is None
-            else Step("swap_breaker", (after, name, before), rows=1)
-        )
-        return self.apply(swap, *([] if change is None else [change.step()])) is not None
+        record = [] if change is None else [breaker_change(change)]
+        return self.apply(breaker_swap(name, before=before, after=after), *record) is not None
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -287,13 +286,23 @@ class SqliteStore:
             if self._file_lock is not None:
                 self._file_lock.close()
 
-    def query(self, name: str, *parameters: object) -> list[Row]:
+    @overload
+    def query(self, asked: Call[R], /) -> list[R]: ...
+    @overload
+    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
+    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
         """See `Store.query`."""
-        return self.read(_SQL[name], parameters)
+        if isinstance(asked, str):
+            return self.read(_SQL[asked], parameters)
+        return asked.decode(self.read(_SQL[asked.name], asked.parameters))
 
-    def apply(self, *steps: Step) -> list[list[Row]] | None:
+    @overload
+    def apply(self, step: Call[R], /) -> list[list[R]] | None: ...
+    @overload
+    def apply(self, *steps: Step) -> list[list[Any]] | None: ...
+    def apply(self, *steps: Step) -> list[list[Any]] | None:
         """See `Store.apply`. Erased values are gone from all files of the database when it returns."""
-        rows: list[list[Row]] | None = None
+        rows: list[list[Any]] | None = None
         with suppress(_DoesNotFitError), self._writing() as db:
             rows = [_applied(db, step) for step in steps]
         names = {step.name for step in steps}
@@ -446,9 +455,9 @@ class _DoesNotFitError(Exception):
     """A step touched other rows than it should have."""
 
 
-def _applied(db: sqlite3.Connection, step: Step) -> list[Row]:
+def _applied(db: sqlite3.Connection, step: Step) -> list[Any]:
     cursor = db.execute(_SQL[step.name], step.parameters)
     rows = cursor.fetchall()
     if step.rows is not None and step.rows != cursor.rowcount:
         raise _DoesNotFitError
-    return rows
+    return step.decode(rows)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, NewJob, Row, SubmittedJob
-from redrive.store.statements import statements_of
+from redrive.store.statements.text import statements_of
 
 NEVER: Final = -1e18
 """Stands for no time where None would be slow; no calendar reaches back that far."""

@@ -18,7 +18,7 @@ SELECT user_version FROM pragma_user_version;
 SELECT integrity_check FROM pragma_integrity_check(20);
 
 -- name: broken_references
-SELECT "table", parent, count(*) FROM pragma_foreign_key_check GROUP BY 1, 2;
+SELECT "table", parent, count(*) AS rows FROM pragma_foreign_key_check GROUP BY 1, 2;
 
 -- name: latest_instant
 SELECT max(at) FROM (
@@ -35,10 +35,10 @@ SELECT jobs.id, lanes.pipeline, lanes.stage, last_attempt_at FROM jobs JOIN lane
 WHERE status = 'processing' AND last_attempt_at < ? ORDER BY last_attempt_at LIMIT ?;
 
 -- name: due_of_lane
-SELECT count(*), min(run_at) FROM jobs WHERE lane_id = ? AND status = 'queued' AND run_at <= ?;
+SELECT count(*) AS jobs, min(run_at) AS first_at FROM jobs WHERE lane_id = ? AND status = 'queued' AND run_at <= ?;
 
 -- name: open_letters
-SELECT count(*), min(first_failure_at) FROM dead_letters WHERE state = 'open';
+SELECT count(*) AS letters, min(first_failure_at) AS first_at FROM dead_letters WHERE state = 'open';
 
 -- name: wrong_letter_tallies
 -- Groups whose counters differ from a recount.
@@ -53,7 +53,7 @@ SELECT jobs.id FROM jobs WHERE (status = 'failed') <> (SELECT count(*) FROM lett
     WHERE job_id = jobs.id AND state IN ('open', 'triaged', 'ready', 'discarded')) LIMIT ?;
 
 -- name: prune_window
-SELECT id, status, finished_at, created_at, EXISTS (SELECT 1 FROM outbox WHERE job_id = jobs.id)
+SELECT id, status, finished_at, created_at, EXISTS (SELECT 1 FROM outbox WHERE job_id = jobs.id) AS is_noticed
 FROM jobs WHERE id > ? ORDER BY id LIMIT ?;
 
 -- name: prune_values

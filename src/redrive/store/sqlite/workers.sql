@@ -42,14 +42,14 @@ UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' E
 WHERE worker_id = ? AND status = 'processing';
 
 -- name: workers
-SELECT id, host, process, pipelines, concurrency, started_at, expires_at, coalesce(leased, 0)
+SELECT id, host, process, pipelines, concurrency, started_at, expires_at, coalesce(leased, 0) AS leased
 FROM workers LEFT JOIN (SELECT worker_id, count(*) AS leased FROM jobs WHERE status = 'processing' GROUP BY worker_id) ON worker_id = id
 ORDER BY started_at;
 
 -- name: lanes
 SELECT lanes.id, pipeline, stage, position, paused_at,
-    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'queued'),
-    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'processing')
+    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'queued') AS waiting,
+    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'processing') AS leased
 FROM lanes ORDER BY pipeline, position;
 
 -- name: lane_names
@@ -58,7 +58,7 @@ SELECT pipeline, stage FROM lanes ORDER BY pipeline, position;
 
 -- name: stranded
 -- Queued jobs of some pipelines in lanes that are not among the served ones.
-SELECT lanes.pipeline, lanes.stage, count(*) FROM lanes CROSS JOIN jobs ON jobs.lane_id = lanes.id AND jobs.status = 'queued'
+SELECT lanes.pipeline, lanes.stage, count(*) AS jobs FROM lanes CROSS JOIN jobs ON jobs.lane_id = lanes.id AND jobs.status = 'queued'
 WHERE lanes.pipeline IN (SELECT value FROM json_each(?1)) AND lanes.id NOT IN (SELECT value FROM json_each(?2))
 GROUP BY lanes.id ORDER BY lanes.pipeline, lanes.position;
 
@@ -213,7 +213,7 @@ WITH RECURSIVE found (lane_key, place) AS (
 SELECT lane_key, EXISTS (
     SELECT 1 FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) WHERE EXISTS (
         SELECT 1 FROM jobs WHERE lane_id = ?1 AND jobs.lane_key = found.lane_key AND status = 'queued' AND priority = column1
-        AND run_at <= ?3))
+        AND run_at <= ?3)) AS is_due
 FROM found WHERE lane_key IS NOT NULL;
 
 -- name: is_all_held
@@ -224,13 +224,13 @@ SELECT NOT EXISTS (SELECT 1 FROM (SELECT waiting FROM jobs WHERE lane_id = ? AND
 -- Jobs of a lane that have no key yet: the ones that are due first, or last; small values are read with them.
 SELECT jobs.id, jobs.key, owner, priority, run_id,
     coalesce(input, CASE WHEN input_from = 0 THEN payload END,
-        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from))
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from)) AS input
 FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority, run_at, id LIMIT ?2;
 
 -- name: last_jobs_without_key
 SELECT jobs.id, jobs.key, owner, priority, run_id,
     coalesce(input, CASE WHEN input_from = 0 THEN payload END,
-        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from))
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from)) AS input
 FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority DESC, run_at DESC, id DESC LIMIT ?2;
 
 -- name: put_keys

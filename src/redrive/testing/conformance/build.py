@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
@@ -30,8 +30,8 @@ from redrive.store.records import (
     NewJob,
     RunId,
     Settlement,
-    Step,
 )
+from redrive.store.statements import runs as run_sql
 
 NOW: Final = 1_000.0
 LEASE: Final = 60.0
@@ -161,8 +161,8 @@ def skip(of: ClaimedJob, **changes: object) -> Settlement:
 
 def new_run(store: Store, pipeline: str = "shop") -> RunId:
     """Return the id of a new run."""
-    rows = store.apply(Step("add_run", (pipeline, b"{}", NOW))) or []
-    return RunId(cast("int", rows[0][0][0]))
+    ((run,),) = store.apply(run_sql.add_run(pipeline=pipeline, options=b"{}", now=NOW)) or []
+    return RunId(run)
 
 
 def facts(store: Store, job: JobId) -> JobFacts:
@@ -185,6 +185,6 @@ def statuses(store: Store, query: str = "counts") -> dict[str, int]:
 
 def tally(store: Store, run: RunId) -> dict[str, int]:
     """Count the jobs of a run that have ended, by status."""
-    counted = store.query("run", run)[0][9:13]
+    counted = store.query(run_sql.run(run=run))[0][9:13]
     statuses = ("complete", "failed", "cancelled", "skipped")
     return {status: int(str(jobs)) for status, jobs in zip(statuses, counted, strict=True) if jobs}

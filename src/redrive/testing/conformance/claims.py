@@ -14,7 +14,8 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Step, UpcomingWork, json_list
+from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, UpcomingWork
+from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -56,9 +57,9 @@ class KeyTests(Scene):
         """Submit a job for each key, each due a little later than the one before."""
         lane, _ = lanes_of(store, "fetch", "review")
         made = store.submit([new(lane, run_at=NOW - 100 + place) for place in range(len(keys))], NOW)
-        store.apply(Step("set_keyed_by", ('["tenant"]', lane)))
-        found = [(each.id, key) for each, key in zip(made, keys, strict=True) if key is not None]
-        store.apply(Step("put_keys", (json_list(found), lane, '["tenant"]')))
+        store.apply(worker_sql.set_keyed_by(keyed_by='["tenant"]', lane=lane))
+        found = [(int(each.id), key) for each, key in zip(made, keys, strict=True) if key is not None]
+        store.apply(worker_sql.put_keys(keys=found, lane=lane, keyed_by='["tenant"]'))
         return lane
 
     def test_of_each_key_so_many_are_claimed_and_of_others_none(self, store: Store) -> None:
@@ -90,10 +91,10 @@ class KeyTests(Scene):
         (one,) = exchange(store, "w1", [], ClaimRequest((lane,), 1, keys={lane: {"a": 1}})).claimed
         exchange(store, "w1", [retry(one, at=NOW + 60)])
         want = ClaimRequest((lane,), 10, keys={lane: {"a": 9}})
-        store.apply(Step("pause_lanes", (NOW, "shop")))
+        store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
         agree(exchange(store, "w1", [], want).claimed, ())
 
-        store.apply(Step("resume_lanes", ("shop",)))
+        store.apply(worker_sql.resume_lanes(pipeline="shop"))
         agree([each.id for each in exchange(store, "w1", [], want).claimed], [2])
         agree([each.id for each in exchange(store, "w1", [], want, NOW + 60).claimed], [1])
 
@@ -104,21 +105,31 @@ class KeyTests(Scene):
         moved = settlement(one, status=JobState.QUEUED, lane=after)
         exchange(store, "w1", [moved, retry(two, at=NOW)])
 
-        agree(store.query("keys_of_jobs", json_list([one.id, two.id])), [(two.id, "a")])
+        agree(store.query(worker_sql.keys_of_jobs(ids=[one.id, two.id])), [(two.id, "a")])
         agree([each.id for each in claim(store, after)], [one.id])
 
     def test_keys_are_found_by_lane_in_their_order_with_whether_one_is_due(self, store: Store) -> None:
         """From a key on, so many of them."""
         lane = self._lane(store, "a", "b", "c", "d", None)
         agree(
-            [(key, bool(is_due)) for key, is_due in store.query("keys_of_lane", lane, "a", NOW - 98, 2)],
+            [
+                (key, bool(is_due))
+                for key, is_due in store.query(
+                    worker_sql.keys_of_lane(lane=lane, after="a", now=NOW - 98, limit=2)
+                )
+            ],
             [("b", True), ("c", True)],
         )
         agree(
-            [(key, bool(is_due)) for key, is_due in store.query("keys_of_lane", lane, "c", NOW - 98, 9)],
+            [
+                (key, bool(is_due))
+                for key, is_due in store.query(
+                    worker_sql.keys_of_lane(lane=lane, after="c", now=NOW - 98, limit=9)
+                )
+            ],
             [("d", False)],
         )
-        agree([row[0] for row in store.query("jobs_without_key", lane, 10)], [5])
+        agree([row[0] for row in store.query(worker_sql.jobs_without_key(lane=lane, limit=10))], [5])
 
 
 class OrderTests(Scene):
@@ -129,7 +140,7 @@ class OrderTests(Scene):
         (lane,) = lanes_of(store)
         first, later, last = store.submit([new(lane), new(lane, run_at=NOW + 1), new(lane, priority=9)], NOW)
 
-        found = store.query("probe_candidates", lane, NOW, 0.0)
+        found = store.query(worker_sql.probe_candidates(lane=lane, now=NOW, since=0.0))
         claimed = [
             exchange(store, "w1", [], ClaimRequest((lane,), 1, job=job.id)).claimed
             for job in (later, last, last)
@@ -207,7 +218,7 @@ class OrderTests(Scene):
     def test_a_new_stage_of_a_paused_pipeline_is_paused(self, store: Store) -> None:
         """As those it had when it was paused."""
         lanes_of(store, "fetch")
-        store.apply(Step("pause_lanes", (NOW, "shop")))
+        store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
         fetch, review = lanes_of(store, "fetch", "review")
 
         agree(store.upcoming([fetch, review]).paused, frozenset({fetch, review}))
@@ -293,13 +304,13 @@ class ClaimTests(KeyTests, OrderTests):
         (other,) = lanes_of(store, pipeline="other")
         held = taken(store)
         store.submit([new(shop), new(other)], NOW)
-        store.apply(Step("pause_lanes", (NOW, "shop")))
+        store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
 
         got = exchange(store, "w1", [settlement(held)], ClaimRequest((shop, other), 10))
 
         agree((got.lost, [each.lane for each in got.claimed]), ((), [other]))
         agree(store.upcoming([shop, other]).paused, frozenset({shop}))
-        store.apply(Step("resume_lanes", ("shop",)))
+        store.apply(worker_sql.resume_lanes(pipeline="shop"))
         agree(store.upcoming([shop, other]).paused, frozenset[int]())
         agree(len(claim(store, shop)), 1)
 

@@ -10,7 +10,9 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimRequest, Renewal, Step, WorkerFacts
+from redrive.store.records import ClaimRequest, Renewal, WorkerFacts
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
@@ -40,7 +42,7 @@ class RowTests(Scene):
         """With the time at which it ended."""
         _, review = lanes_of(store, "fetch", "review")
         one = taken(store)
-        store.apply(Step("ask_to_cancel", (one.id,), rows=1))
+        store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
 
         if way == "advance":
             exchange(store, "w1", [settlement(one, status=JobState.QUEUED, lane=review)])
@@ -57,7 +59,7 @@ class RowTests(Scene):
         """The heartbeat reported it for the stage that has ended."""
         _, review = lanes_of(store, "fetch", "review")
         one = taken(store)
-        store.apply(Step("ask_to_cancel", (one.id,), rows=1))
+        store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
         advance = settlement(one, status=JobState.QUEUED, lane=review)
 
         answer = exchange(store, "w1", [advance], ClaimRequest((review,), 1))
@@ -164,7 +166,7 @@ class LeaseTests(RowTests):
         store.submit([new(lane)] * 2, NOW)
         claim(store, lane, worker="w3")
 
-        (row,) = [row for row in store.query("workers") if row[0] == "w3"]
+        (row,) = [row for row in store.query(worker_sql.workers()) if row[0] == "w3"]
 
         agree(row, ("w3", "h", 7, '["a","b"]', 9, NOW, NOW + LEASE, 2))
 
@@ -174,7 +176,7 @@ class LeaseTests(RowTests):
         _, review = lanes_of(store, "fetch", "review")
         one = taken(store)
 
-        store.apply(Step("progress", ("3 of 7", one.id, "w1", one.dispatch)))
+        store.apply(worker_sql.progress(progress="3 of 7", job=one.id, worker="w1", dispatch=one.dispatch))
         agree(facts(store, one.id).progress, "3 of 7")
         exchange(store, "w1", [settlement(one, status=status, lane=review)])
         agree(facts(store, one.id).progress, None)
@@ -186,7 +188,7 @@ class LeaseTests(RowTests):
         worker = "w2" if stale == "worker" else "w1"
         dispatch = one.dispatch - 1 if stale == "dispatch" else one.dispatch
 
-        store.apply(Step("progress", ("3 of 7", one.id, worker, dispatch)))
+        store.apply(worker_sql.progress(progress="3 of 7", job=one.id, worker=worker, dispatch=dispatch))
 
         agree(facts(store, one.id).progress, None)
 
@@ -194,7 +196,7 @@ class LeaseTests(RowTests):
         """Those this worker holds, until they are settled; a job that would go back to the queue ends there and then."""
         one = taken(store)
         taken(store)
-        store.apply(Step("ask_to_cancel", (one.id,), rows=1))
+        store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
 
         agree(store.renew("w1", NOW, LEASE), Renewal(is_known=True, cancel=(one.id,)))
         agree(store.renew("w1", NOW, LEASE).cancel, (one.id,))

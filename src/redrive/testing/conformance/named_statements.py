@@ -15,6 +15,10 @@ import pytest
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimRequest, PhaseChange, Step
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import operations as operation_sql
+from redrive.store.statements import runs as run_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -85,7 +89,7 @@ QUERIES: dict[str, tuple[object, ...]] = {
 CHANGES: dict[str, Callable[[Store], object]] = {
     "submit": lambda store: store.submit([new(lanes_of(store)[0])], NOW),
     "lanes": lambda store: lanes_of(store, "a stage that is new"),
-    "apply": lambda store: store.apply(Step("log", (NOW, "a", "b", "c", None))),
+    "apply": lambda store: store.apply(operation_sql.log(act=operation_sql.Act(NOW, "a", "b", "c", None))),
     "exchange": lambda store: exchange(store, "w1", [settlement(taken(store))]),
     "swap_breaker": lambda store: store.swap_breaker("api", None, b"{}"),
 }
@@ -101,44 +105,50 @@ class StatementTests(Scene):
 
     def test_a_change_is_made_whole(self, store: Store) -> None:
         """And brings back the rows of each step, in order."""
-        log = Step("log", (NOW, "me", "test", "all", "why"))
+        log = operation_sql.log(act=operation_sql.Act(NOW, "me", "test", "all", "why"))
 
-        first = store.apply(log, Step("add_run", ("shop", b"{}", NOW)), log)
+        first = store.apply(log, run_sql.add_run(pipeline="shop", options=b"{}", now=NOW), log)
 
         agree(first is not None and [len(rows) for rows in first], [0, 1, 0])
-        agree([row[1:6] for row in store.query("operations", 10)], [(NOW, "me", "test", "all", "why")] * 2)
+        agree(
+            [row[1:6] for row in store.query(operation_sql.operations(limit=10))],
+            [(NOW, "me", "test", "all", "why")] * 2,
+        )
 
     @pytest.mark.parametrize("rows", [0, 2])
     def test_a_change_that_does_not_fit_is_dropped_whole(self, store: Store, rows: int) -> None:
         """A step that touches more or fewer rows than it must undoes the steps before it, too."""
         (lane,) = lanes_of(store)
         (one, _) = store.submit([new(lane), new(lane)], NOW)
-        log = Step("log", (NOW, "me", "cancel", "1", None))
+        log = operation_sql.log(act=operation_sql.Act(NOW, "me", "cancel", "1", None))
 
-        agree(store.apply(log, Step("cancel_queued", (NOW, one.id), rows=rows), log), None)
+        agree(store.apply(log, job_sql.cancel_queued(now=NOW, job=one.id).touching(rows), log), None)
 
         agree(statuses(store), {"queued": 2})
-        agree(store.query("operations", 10), [])
-        holds(store.apply(log, Step("cancel_queued", (NOW, one.id), rows=1), log) is not None)
+        agree(store.query(operation_sql.operations(limit=10)), [])
+        holds(store.apply(log, job_sql.cancel_queued(now=NOW, job=one.id).touching(1), log) is not None)
         agree(statuses(store), {"queued": 1, "cancelled": 1})
 
     def test_a_change_that_breaks_a_constraint_is_an_error_and_leaves_nothing(self, store: Store) -> None:
         """A row that cannot be is no question of fitting."""
-        log = Step("log", (NOW, "me", "test", "all", None))
+        log = operation_sql.log(act=operation_sql.Act(NOW, "me", "test", "all", None))
 
         with pytest.raises(StoreError):
             store.apply(log, Step("log", (NOW, None, "test", "all", None)))
 
-        agree(store.query("operations", 10), [])
+        agree(store.query(operation_sql.operations(limit=10)), [])
 
     def test_a_queued_job_is_cancelled_and_one_that_runs_is_only_asked(self, store: Store) -> None:
         """Each of the two steps leaves the jobs of the other alone."""
         one = taken(store)
         (two,) = store.submit([new(one.lane)], NOW)
 
-        agree(store.apply(Step("cancel_queued", (NOW, one.id), rows=1)), None)
-        agree(store.apply(Step("ask_to_cancel", (two.id,), rows=1)), None)
-        store.apply(Step("cancel_queued", (NOW, two.id), rows=1), Step("ask_to_cancel", (one.id,), rows=1))
+        agree(store.apply(job_sql.cancel_queued(now=NOW, job=one.id).touching(1)), None)
+        agree(store.apply(job_sql.ask_to_cancel(job=two.id).touching(1)), None)
+        store.apply(
+            job_sql.cancel_queued(now=NOW, job=two.id).touching(1),
+            job_sql.ask_to_cancel(job=one.id).touching(1),
+        )
 
         agree((facts(store, one.id).status, facts(store, one.id).is_cancel_asked), ("processing", True))
         agree(facts(store, two.id).status, "cancelled")
@@ -148,28 +158,29 @@ class StatementTests(Scene):
         (lane,) = lanes_of(store)
         run = new_run(store)
         store.submit([new(lane, b"1", run=run, ordinal=0), new(lane, b"2")], NOW)
-        store.apply(Step("stop_run", ("paused", "why", NOW, run), rows=1))
+        store.apply(run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=run).touching(1))
         for _ in range(2):
-            store.apply(Step("pause_run", (run,)))
+            store.apply(run_sql.pause_run(run=run))
 
         agree([one.input for one in claim(store, lane)], [b"2"])
-        store.apply(Step("unpause_run", (run,)))
+        store.apply(run_sql.unpause_run(run=run))
         agree([one.input for one in claim(store, lane)], [b"1"])
 
     def test_a_tick_of_a_schedule_is_made_by_one_worker(self, store: Store) -> None:
         """Whoever saw the same `next_at` second does not fit, and submits nothing."""
         (lane,) = lanes_of(store)
-        store.apply(Step("put_schedule", ("daily", lane, "0 0 * * *", "UTC", b"1", 5, NOW)))
-        agree([row[0] for row in store.query("due_schedules", NOW)], ["daily"])
+        planned = run_sql.Planned(lane, "0 0 * * *", "UTC", b"1", 5)
+        store.apply(run_sql.put_schedule(name="daily", planned=planned, next_at=NOW))
+        agree([row[0] for row in store.query(run_sql.due_schedules(now=NOW))], ["daily"])
         tick = (
-            Step("tick", (NOW + 60, NOW, "daily", NOW), rows=1),
-            Step("submit_tick", (lane, 5, NOW, "daily@1000", b"1", NOW)),
+            run_sql.tick(next_at=NOW + 60, now=NOW, name="daily", due_at=NOW).touching(1),
+            run_sql.submit_tick(lane=lane, priority=5, run_at=NOW, key="daily@1000", payload=b"1", now=NOW),
         )
 
         agree([store.apply(*tick) is None for _ in range(2)], [False, True])
 
         agree(statuses(store), {"queued": 1})
-        agree(store.query("due_schedules", NOW), [])
+        agree(store.query(run_sql.due_schedules(now=NOW)), [])
 
     def test_a_change_counter_stays_the_same_while_nobody_changes_anything(self, store: Store) -> None:
         """Looking is no change, and neither is a claim that finds nothing. What others do on the same server may be one."""
@@ -177,7 +188,7 @@ class StatementTests(Scene):
 
         def is_quiet() -> bool:
             before = store.change_counter()
-            store.query("counts")
+            store.query(job_sql.counts())
             store.upcoming([lane])
             store.breaker("api")
             store.exchange("w1", [], ClaimRequest((lane,), 1), now=NOW, token=1)
@@ -225,6 +236,6 @@ class StatementTests(Scene):
         agree([store.swap_breaker("api", None, state, change) for state in (b"1", b"2")], [True, False])
 
         agree(
-            [row[1:] for row in store.query("breaker_changes", 0, None, 10)],
+            [row[1:] for row in store.query(worker_sql.breaker_changes(after=0, pipeline=None, limit=10))],
             [(NOW, "api", "closed", "open", "failures", "X", "w1", None)],
         )

@@ -13,7 +13,12 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import counts_of
 from redrive.engine.replay.release import batch_of, release_steps
 from redrive.store.protocol import Store
-from redrive.store.records import JobId, LaneId, Step
+from redrive.store.records import JobId, LaneId
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import release as release_sql
+from redrive.store.statements import replays as replay_sql
+from redrive.store.statements import upkeep as upkeep_sql
 from redrive.testing.conformance.build import (
     LETTER,
     NOW,
@@ -41,12 +46,13 @@ def failed(store: Store, **changes: object) -> tuple[JobId, LaneId]:
 
 def letters(store: Store, job: JobId) -> list[tuple[object, ...]]:
     """Return the state, verdict, mark of escalation and predecessor of a job's letters."""
-    return [(row[1], row[15], row[14], row[17]) for row in store.query("letters_of_job", job)]
+    rows = store.query(letter_sql.letters_of_job(job=job))
+    return [(row.state, row.verdict, row.is_escalated, row.follows) for row in rows]
 
 
 def released(store: Store, letter: int, *, replay: int | None = None, first: LaneId | None = None) -> bool:
     """Release a letter; return whether that was possible."""
-    rows = store.query("replay_candidates", f"[{letter}]", int(first is not None))
+    rows = store.query(release_sql.replay_candidates(ids=[letter], from_start=first is not None))
     steps = release_steps(store, batch_of(rows), replay=replay, first_lane=first, now=NOW + 10)
     return store.apply(*steps) is not None
 
@@ -98,7 +104,7 @@ class ReplayTests(Scene):
         exchange(store, "w1", [cancellation(one)])
         other, _ = failed(store)
         released(store, 2)
-        store.apply(Step("cancel_queued", (NOW + 30, other), rows=1))
+        store.apply(job_sql.cancel_queued(now=NOW + 30, job=other).touching(1))
 
         agree(letters(store, job), [("resolved", "cancelled", 0, None)])
         agree(letters(store, other), [("resolved", "cancelled", 0, None)])
@@ -135,15 +141,30 @@ class ReplayTests(Scene):
         _, lane = failed(store, key="k")
         (newer,) = store.submit([new(lane, key="k")], NOW)
 
-        (candidate,) = batch_of(store.query("replay_candidates", "[1]", 0)).candidates
+        (candidate,) = batch_of(
+            store.query(release_sql.replay_candidates(ids=[1], from_start=False))
+        ).candidates
         agree(candidate.key_owner, newer.id)
 
     def test_replays_count_their_letters(self, store: Store) -> None:
         """From the mark to the verdict."""
         _, lane = failed(store)
         failed(store)
-        values = ("shop", b"{}", b"{}", 2, 0, 2, b"{}", "me", NOW, 0)
-        store.apply(Step("add_replay", values, rows=1), Step("drive_replay", ("w1", NOW, 1, NOW), rows=1))
+        store.apply(
+            replay_sql.add_replay(
+                pipeline="shop",
+                filter=b"{}",
+                options=b"{}",
+                cutoff=2,
+                marked_to=0,
+                expected=2,
+                pardoned=b"{}",
+                actor="me",
+                now=NOW,
+                moves=0,
+            ).touching(1),
+            replay_sql.drive_replay(driver="w1", until=NOW, replay=1, now=NOW).touching(1),
+        )
         store.apply(*mark_steps(1, (0, 2), LetterFilter(pipeline="shop"), is_evidence_optional=True))
         agree((counts_of(store, 1).waiting, counts_of(store, 1).released), (2, 0))
 
@@ -154,4 +175,8 @@ class ReplayTests(Scene):
 
         counts = counts_of(store, 1)
         agree((counts.waiting, counts.replaying, counts.completed), (1, 0, 1))
-        agree(store.query("wrong_letter_tallies", 5) + store.query("wrong_replay_tallies", 5), [])
+        agree(
+            store.query(upkeep_sql.wrong_letter_tallies(limit=5))
+            + store.query(replay_sql.wrong_replay_tallies(limit=5)),
+            [],
+        )

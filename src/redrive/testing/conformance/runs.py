@@ -9,7 +9,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from redrive.store.protocol import Store
-from redrive.store.records import JobId, Step, json_list
+from redrive.store.records import JobId
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import runs as run_sql
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -35,15 +37,28 @@ def opened(store: Store, items: str = ITEMS, count: int = 2, *, key: str | None 
     """Open a run; return what the store answers."""
     (lane,) = lanes_of(store)
     return store.apply(
-        Step("open_run", ("shop", b"{}", NOW, count, key, "label", "bob"), rows=1),
-        Step("open_items", (lane, NOW, items, 4), rows=count),
-        Step("open_values", (items, 4)),
+        run_sql.open_run(
+            pipeline="shop", options=b"{}", now=NOW, items=count, key=key, label="label", owner="bob"
+        ).touching(1),
+        run_sql.open_items(lane=lane, now=NOW, items=items, inline_max=4).touching(count),
+        run_sql.open_values(items=items, inline_max=4),
     )
 
 
 def ended(store: Store, counts: tuple[int, int, int], *, at: float | None = NOW) -> bool:
     """Decide that run 1 is completed: with how many jobs, how many ended, and how many complete."""
-    return store.apply(Step("decide_run", ("completed", None, at, 1, "running", *counts), rows=1)) is not None
+    total, ended, complete = counts
+    decided = run_sql.decide_run(
+        status="completed",
+        reason=None,
+        ended_at=at,
+        run=1,
+        before="running",
+        total=total,
+        ended=ended,
+        complete=complete,
+    )
+    return store.apply(decided.touching(1)) is not None
 
 
 class RunTests(Scene):
@@ -66,15 +81,15 @@ class RunTests(Scene):
         agree(opened(store, '[["1", null, null, 5]]', 1), None)
         agree(statuses(store), {"queued": 2})
         holds(opened(store, '[["1", null, null, 5]]', 1, key=None))
-        agree([row[0] for row in store.query("run_with_key", "shop", "k")], [1])
+        agree(store.query(run_sql.run_with_key(pipeline="shop", key="k")), [1])
 
     def test_an_item_whose_key_is_taken_keeps_the_whole_run_out(self, store: Store) -> None:
         """All or nothing."""
         taken(store, key="b")
 
         agree(opened(store), None)
-        agree(store.query("runs", 10), [])
-        agree(store.query("taken_item", "shop", ITEMS), [(1, "b", 1)])
+        agree(store.query(run_sql.runs(limit=10)), [])
+        agree(store.query(run_sql.taken_item(pipeline="shop", items=ITEMS)), [(1, "b", 1)])
 
     def test_a_run_ends_once_and_only_as_it_was_seen(self, store: Store) -> None:
         """What has changed meanwhile has to be decided anew."""
@@ -84,11 +99,11 @@ class RunTests(Scene):
         exchange(store, "w1", [settlement(one)])
         holds(not ended(store, (2, 2, 2)))
         exchange(store, "w1", [settlement(two)])
-        agree([row[0] for row in store.query("live_runs", NOW)], [1])
+        agree([row[0] for row in store.query(run_sql.live_runs(now=NOW))], [1])
 
         holds(ended(store, (2, 2, 2)))
         holds(not ended(store, (2, 2, 2)))
-        agree(store.query("live_runs", NOW), [])
+        agree(store.query(run_sql.live_runs(now=NOW)), [])
 
     def test_a_permanent_failure_is_seen_while_other_items_are_open(self, store: Store) -> None:
         """And for ever."""
@@ -97,59 +112,92 @@ class RunTests(Scene):
         one, _ = claim(store, lane)
         exchange(store, "w1", [burial(one)])
 
-        ((run, status, *_, is_free),) = store.query("live_runs", NOW)
+        ((run, status, *_, is_free),) = store.query(run_sql.live_runs(now=NOW))
         agree((run, status, is_free), (1, "running", 1))
-        agree(store.query("has_permanent", 1), [(1,)])
+        agree(store.query(run_sql.has_permanent(run=1)), [True])
 
     def test_an_item_that_runs_again_makes_its_run_live(self, store: Store) -> None:
         """Until it has ended again."""
         opened(store)
         (lane,) = lanes_of(store)
         exchange(store, "w1", [burial(each) for each in claim(store, lane)])
-        store.apply(Step("decide_run", ("failed", None, NOW, 1, "running", 2, 2, 0), rows=1))
-        agree(store.query("has_live_runs"), [(0,)])
+        store.apply(
+            run_sql.decide_run(
+                status="failed",
+                reason=None,
+                ended_at=NOW,
+                run=1,
+                before="running",
+                total=2,
+                ended=2,
+                complete=0,
+            ).touching(1)
+        )
+        agree(store.query(run_sql.has_live_runs()), [False])
 
         holds(released(store, 1))
-        agree(store.query("has_live_runs"), [(1,)])
-        agree(store.query("live_runs", NOW), [])
+        agree(store.query(run_sql.has_live_runs()), [True])
+        agree(store.query(run_sql.live_runs(now=NOW)), [])
 
     def test_one_that_failed_before_its_end_can_be_stopped_and_one_that_ended_cannot(
         self, store: Store
     ) -> None:
         """And no items are added to one that ended."""
         opened(store)
-        store.apply(Step("decide_run", ("failed", None, None, 1, "running", 2, 0, 0), rows=1))
+        store.apply(
+            run_sql.decide_run(
+                status="failed",
+                reason=None,
+                ended_at=None,
+                run=1,
+                before="running",
+                total=2,
+                ended=0,
+                complete=0,
+            ).touching(1)
+        )
         for status, ended_at in (("paused", NOW), ("cancelled", None)):
-            holds(store.apply(Step("stop_run", (status, "why", ended_at, 1), rows=1)) is not None)
-            holds(store.apply(Step("open_source", (1,), rows=1)) is not None)
+            holds(
+                store.apply(
+                    run_sql.stop_run(status=status, reason="why", ended_at=ended_at, run=1).touching(1)
+                )
+                is not None
+            )
+            holds(store.apply(run_sql.open_source(run=1).touching(1)) is not None)
 
-        store.apply(Step("end_run", ("cancelled", None, NOW, 1), rows=1))
-        holds(store.apply(Step("stop_run", ("paused", "why", NOW, 1), rows=1)) is None)
-        holds(store.apply(Step("open_source", (1,), rows=1)) is None)
+        store.apply(run_sql.end_run(status="cancelled", reason=None, ended_at=NOW, run=1).touching(1))
+        holds(
+            store.apply(run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=1).touching(1))
+            is None
+        )
+        holds(store.apply(run_sql.open_source(run=1).touching(1)) is None)
 
     def test_an_abort_is_continued_when_nobody_keeps_it_any_more(self, store: Store) -> None:
         """And left alone when its items were all cancelled, and one runs again."""
         opened(store)
-        store.apply(Step("stop_run", ("aborted", "why", None, 1), rows=1), Step("keep_run", (NOW + 5, 1)))
-        agree(store.query("live_runs", NOW), [])
-        agree([row[:2] for row in store.query("live_runs", NOW + 5)], [(1, "aborted")])
+        store.apply(
+            run_sql.stop_run(status="aborted", reason="why", ended_at=None, run=1).touching(1),
+            run_sql.keep_run(until=NOW + 5, run=1),
+        )
+        agree(store.query(run_sql.live_runs(now=NOW)), [])
+        agree([row[:2] for row in store.query(run_sql.live_runs(now=NOW + 5))], [(1, "aborted")])
 
-        store.apply(Step("keep_run", (0.0, 1)))
-        agree(store.query("live_runs", NOW + 5), [])
+        store.apply(run_sql.keep_run(until=0.0, run=1))
+        agree(store.query(run_sql.live_runs(now=NOW + 5)), [])
 
     def test_items_are_paused_only_while_their_run_is(self, store: Store) -> None:
         """Those that were in a stage one by one, and all of them at once."""
         opened(store)
         (lane,) = lanes_of(store)
         one, two = claim(store, lane)
-        store.apply(Step("stop_run", ("paused", "why", NOW, 1), rows=1))
-        agree(sorted(store.query("paused_at_work")), sorted([(one.id, 1), (two.id, 1)]))
+        store.apply(run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=1).touching(1))
+        agree(sorted(store.query(run_sql.paused_at_work())), sorted([(one.id, 1), (two.id, 1)]))
         exchange(store, "w1", [retry(one, at=NOW), retry(two, at=NOW)])
-        store.apply(Step("pause_jobs", (json_list([one.id]),)))
+        store.apply(run_sql.pause_jobs(ids=[one.id]))
         agree([each.id for each in claim(store, lane)], [two.id])
 
-        store.apply(Step("continue_run", (b"{}", 1), rows=1), Step("unpause_run", (1,)))
-        store.apply(Step("pause_jobs", (json_list([one.id]),)), Step("pause_run", (1,)))
+        store.apply(run_sql.continue_run(options=b"{}", run=1).touching(1), run_sql.unpause_run(run=1))
+        store.apply(run_sql.pause_jobs(ids=[one.id]), run_sql.pause_run(run=1))
         agree([each.id for each in claim(store, lane)], [one.id])
 
     def test_the_items_of_a_run_have_the_trace_of_who_opened_it(self, store: Store) -> None:
@@ -157,12 +205,14 @@ class RunTests(Scene):
         taken(store)
         (lane,) = lanes_of(store)
         store.apply(
-            Step("open_run", ("shop", b"{}", NOW, 2, None, None, None), rows=1),
-            Step("open_items", (lane, NOW, ITEMS, 4), rows=2),
-            Step("open_traces", ("00-1-2-01",)),
+            run_sql.open_run(
+                pipeline="shop", options=b"{}", now=NOW, items=2, key=None, label=None, owner=None
+            ).touching(1),
+            run_sql.open_items(lane=lane, now=NOW, items=ITEMS, inline_max=4).touching(2),
+            run_sql.open_traces(trace="00-1-2-01"),
         )
 
-        agree(sorted(store.query("traces", json_list([1, 2, 3]))), [(2, "00-1-2-01"), (3, "00-1-2-01")])
+        agree(sorted(store.query(job_sql.traces(ids=[1, 2, 3]))), [(2, "00-1-2-01"), (3, "00-1-2-01")])
 
     def test_a_child_joins_the_run_of_its_parent_by_choice(self, store: Store) -> None:
         """After all items; a child of a job without a run has none."""
@@ -175,7 +225,7 @@ class RunTests(Scene):
         exchange(store, "w1", [settlement(alone, children=(joining,))])
 
         agree([facts(store, JobId(job)).run for job in (4, 5, 6)], [1, None, None])
-        (row,) = store.query("run", 1)
+        (row,) = store.query(run_sql.run(run=1))
         agree((row[8], row[-1]), (3, 1))
 
     def test_a_child_that_joins_a_stopped_run_is_stopped_as_well(self, store: Store) -> None:
@@ -185,17 +235,20 @@ class RunTests(Scene):
         one, two = claim(store, lane)
         joining = replace(child(pipeline="other"), joins_run=True)
         (other,) = lanes_of(store, pipeline="other")
-        store.apply(Step("stop_run", ("paused", "why", NOW, 1), rows=1), Step("pause_run", (1,)))
+        store.apply(
+            run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=1).touching(1),
+            run_sql.pause_run(run=1),
+        )
         exchange(store, "w1", [settlement(one, children=(joining,))])
         agree(
             (statuses(store, "recount"), claim(store, other)),
             ({"complete": 1, "processing": 1, "queued": 1}, ()),
         )
-        store.apply(Step("continue_run", (b"{}", 1), rows=1), Step("unpause_run", (1,)))
+        store.apply(run_sql.continue_run(options=b"{}", run=1).touching(1), run_sql.unpause_run(run=1))
         (waited,) = claim(store, other)
 
-        store.apply(Step("stop_run", ("cancelled", "why", None, 1), rows=1))
+        store.apply(run_sql.stop_run(status="cancelled", reason="why", ended_at=None, run=1).touching(1))
         exchange(store, "w1", [settlement(two, children=(joining,)), settlement(waited)])
         agree(statuses(store, "recount"), {"complete": 3, "cancelled": 1})
-        agree([row[0] for row in store.query("live_runs", NOW)], [1])
-        agree(store.query("run", 1)[0][8:12], (4, 3, 0, 1))
+        agree([row[0] for row in store.query(run_sql.live_runs(now=NOW))], [1])
+        agree(store.query(run_sql.run(run=1))[0][8:12], (4, 3, 0, 1))

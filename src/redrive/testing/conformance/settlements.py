@@ -13,7 +13,10 @@ from msgspec.structs import replace
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, Settlement, Step
+from redrive.store.records import ClaimedJob, ClaimRequest, Settlement
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     NOTHING,
     NOW,
@@ -98,7 +101,7 @@ class FenceTests(Scene):
 
         agree(statuses(store), {status: 1})
         agree(attempts(store, stale.id, "outcome"), [])
-        store.apply(Step("return_job", (stale.id, stale.token, stale.dispatch)))
+        store.apply(worker_sql.return_job(job=stale.id, token=stale.token, dispatch=stale.dispatch))
         agree(facts(store, stale.id).status, status)
 
     @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later])
@@ -108,7 +111,7 @@ class FenceTests(Scene):
         exchange(store, "w1", [build(one)])
         before = facts(store, one.id)
 
-        store.apply(Step("return_job", (one.id, one.token, one.dispatch)))
+        store.apply(worker_sql.return_job(job=one.id, token=one.token, dispatch=one.dispatch))
 
         agree(facts(store, one.id), before)
 
@@ -172,7 +175,7 @@ class SettlementTests(OriginTests):
 
         exchange(store, "w1", [settlement(one, value=text_of(size), ended_at=NOW + 3)])
 
-        agree(store.query("result", one.id), [("complete", text_of(size))])
+        agree(store.query(job_sql.result(job=one.id)), [("complete", text_of(size))])
         seen = facts(store, one.id)
         agree((seen.worker, seen.finished_at and seen.finished_at.timestamp()), (None, NOW + 3))
 
@@ -214,7 +217,7 @@ class SettlementTests(OriginTests):
         (one,) = claim(store, one.lane)
         exchange(store, "w1", [burial(one, ended_at=NOW + 2)])
 
-        (row,) = store.query("letters_of_job", one.id)
+        (row,) = store.query(letter_sql.letters_of_job(job=one.id))
         (_, state, round_, code, _, message, *_, reason, first_at, last_at) = row[:13]
         agree((state, round_, code, message, reason), ("open", 1, "AUTH_DENIED", "denied", "permanent"))
         agree((first_at, last_at), (NOW + 1, NOW + 2))

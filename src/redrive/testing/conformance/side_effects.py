@@ -10,7 +10,9 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import Row, Step
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import outbox as outbox_sql
+from redrive.store.statements import runs as run_sql
 from redrive.testing.conformance.build import (
     NOW,
     PERMANENT,
@@ -37,9 +39,9 @@ from redrive.testing.conformance.build import (
 from redrive.testing.conformance.submissions import SIZES, text_of
 
 
-def notices(store: Store, lane: int, now: float = NOW + 1) -> list[Row]:
+def notices(store: Store, lane: int, now: float = NOW + 1) -> list[outbox_sql.Notice]:
     """Return the notices of a lane that are due."""
-    return store.query("notices_for", lane, "hook", now, 10)
+    return store.query(outbox_sql.notices_for(lane=lane, recipient="hook", now=now, limit=10))
 
 
 class SideEffectTests(Scene):
@@ -55,7 +57,7 @@ class SideEffectTests(Scene):
         exchange(store, "w1", [settlement(one, children=(lost,))])
 
         agree([each.stored for each in (same, lost)], [[there.id], []])
-        agree([row[0] for row in store.query("children", one.id)], made.stored)
+        agree(store.query(job_sql.children(job=one.id)), made.stored)
 
     @pytest.mark.parametrize("is_known", [True, False])
     @pytest.mark.parametrize("size", SIZES)
@@ -140,15 +142,15 @@ class SideEffectTests(Scene):
         """Two who saw it at once cannot both take it."""
         one = taken(store)
         exchange(store, "w1", [burial(one, recipients=("hook",))])
-        ((notice, *_, tries),) = notices(store, one.lane)
-        take = Step("take_notice", (NOW + 60, notice, tries), rows=1)
+        (notice,) = notices(store, one.lane)
+        take = outbox_sql.take_notice(hidden_until=NOW + 60, notice=notice.id, tries=notice.tries).touching(1)
 
         holds(store.apply(take) is not None)
         agree(store.apply(take), None)
         agree(notices(store, one.lane), [])
-        ((again, *_, tries),) = notices(store, one.lane, NOW + 60)
-        agree((again, tries), (notice, 1))
-        store.apply(Step("drop_notice", (notice,)))
+        (again,) = notices(store, one.lane, NOW + 60)
+        agree((again.id, again.tries), (notice.id, 1))
+        store.apply(outbox_sql.drop_notice(notice=notice.id))
         agree(notices(store, one.lane, NOW + 60), [])
 
     def test_what_has_ended_is_tallied_by_run_and_status(self, store: Store) -> None:
@@ -194,7 +196,7 @@ class SideEffectTests(Scene):
         store.submit([new(lane, run=run, ordinal=place) for place in range(3)], NOW)
         (one,) = claim(store, lane, 1)
 
-        store.apply(Step("cancel_run", (NOW, run, 10, 0)))
+        store.apply(run_sql.cancel_run(now=NOW, run=run, limit=10, ordinal=0))
 
         agree(tally(store, run), {"cancelled": 2})
         advance = settlement(one, status=JobState.QUEUED)

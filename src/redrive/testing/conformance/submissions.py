@@ -10,7 +10,9 @@ import pytest
 
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
-from redrive.store.records import INLINE_MAX, json_list
+from redrive.store.records import INLINE_MAX
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import runs as run_sql
 from redrive.testing.conformance.build import (
     NOW,
     Scene,
@@ -47,8 +49,8 @@ class SubmissionTests(Scene):
         many = store.submit([new(lane), new(lane, trace="00-1"), new(lane, trace="00-2")], NOW)
         keyed = store.submit([new(lane, key="k", trace="00-3"), new(lane, key="k", trace="00-4")], NOW)
 
-        ids = [*dict.fromkeys(one.id for one in (*many, *keyed))]
-        found = store.query("traces", json_list(ids))
+        ids: list[int] = [*dict.fromkeys(one.id for one in (*many, *keyed))]
+        found = store.query(job_sql.traces(ids=ids))
         agree(sorted(found, key=repr), [(ids[1], "00-1"), (ids[2], "00-2"), (ids[3], "00-3")])
 
     def test_lanes_keep_their_ids_and_new_stages_get_new_ones(self, store: Store) -> None:
@@ -114,7 +116,8 @@ class SubmissionTests(Scene):
         (made,) = store.submit([new(one.lane, key="a")], NOW)
 
         holds(not made.is_duplicate)
-        found = store.query("list_of_key", 1 << 62, None, None, None, None, None, 10, "a")
+        which = job_sql.JobTerms(1 << 62, None, None, None, None, None, 10)
+        found = store.query(job_sql.list_of_key(which=which, key="a"))
         agree([row[0] for row in found], [made.id, one.id])
 
     def test_keys_are_per_pipeline(self, store: Store) -> None:
@@ -156,7 +159,7 @@ class SubmissionTests(Scene):
         store.submit([new(lane, run=other, ordinal=2)], NOW)
 
         agree(statuses(store), {"queued": 4})
-        agree(store.query("run", run)[0][8], 3)
+        agree(store.query(run_sql.run(run=run))[0][8], 3)
 
     @pytest.mark.parametrize("size", SIZES)
     def test_the_items_of_a_run_can_be_read_back_by_their_ordinals(self, store: Store, size: int) -> None:
@@ -166,4 +169,4 @@ class SubmissionTests(Scene):
         payloads = [b"0", text_of(size), b"2"]
         store.submit([new(lane, each, run=run, ordinal=place) for place, each in enumerate(payloads)], NOW)
 
-        agree(store.query("run_payloads", run, 1, 3), [(1, payloads[1]), (2, b"2")])
+        agree(store.query(run_sql.run_payloads(run=run, first=1, end=3)), [(1, payloads[1]), (2, b"2")])

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from redrive.core.lifecycle import JobState
 from redrive.engine.clock import instant
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Settlement, Step
+from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Settlement
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     NOW,
     OVERRAN,
@@ -58,7 +60,7 @@ class UniformBatchTests(Scene):
         agree(statuses(store), {"complete": SIZE})
         for one in (batch[0], batch[137], batch[-1]):
             began, over = instant(NOW + one.id), instant(NOW + 2 * one.id)
-            agree(store.query("result", one.id), [("complete", b'"of %d"' % one.id)])
+            agree(store.query(job_sql.result(job=one.id)), [("complete", b'"of %d"' % one.id)])
             agree(facts(store, one.id).finished_at, over)
             recorded = attempts(
                 store, one.id, "outcome", "attempt", "config", "started_at", "ended_at", "worker"
@@ -111,7 +113,7 @@ class UniformBatchTests(Scene):
         batch = batch_of(store, fetch)
         lane = fetch if status is JobState.COMPLETE else review
         lost = batch[7]
-        store.apply(Step("return_job", (lost.id, lost.token, lost.dispatch), rows=1))
+        store.apply(worker_sql.return_job(job=lost.id, token=lost.token, dispatch=lost.dispatch).touching(1))
         if fence == "dispatch":
             store.exchange("w2", [], ClaimRequest((fetch,), 1), now=NOW, token=lost.token)
         before = facts(store, lost.id).status

@@ -31,6 +31,7 @@ from redrive.engine.delivery import outbox as module
 from redrive.engine.delivery.outbox import BATCH, HIDDEN_SECONDS, Delivery
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.errors import ConfigurationError, StoreUnavailableError
+from redrive.store.records import Call
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows
@@ -296,8 +297,8 @@ def test_a_notice_that_somebody_else_took_first_is_left_to_them(
     work(store, pipeline)
     query = store.query
 
-    def stale(name: str, *parameters: object) -> object:
-        found = query(name, *parameters)
+    def stale(call: Call[object]) -> object:
+        found = query(call)
         change_rows(store, "UPDATE outbox SET tries = tries + 1")
         return found
 

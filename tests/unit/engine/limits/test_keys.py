@@ -13,9 +13,9 @@ from redrive import Limit, Pipeline, Redrive, stage
 from redrive.engine.limits.keys import JobKeys, JobView
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.worker.worker import Ending
-from redrive.store.records import ClaimRequest, LaneId, NewJob, Row, Step
+from redrive.store.records import ClaimRequest, LaneId, NewJob, Step
 from redrive.store.sqlite.store import SqliteStore
-from redrive.store.statements import statements_of
+from redrive.store.statements.text import statements_of
 from redrive.testing import VirtualClock
 from tests.unit.build import ONCE, attempts, bounded, jobs, letters, one_stage, work, worker_on
 
@@ -218,9 +218,9 @@ def test_many_keys_whose_jobs_are_not_due_keep_no_other_waiting_and_no_worker_bu
     class Counting(SqliteStore):
         looks = 0
 
-        def query(self, name: str, *parameters: object) -> list[Row]:
-            self.looks += name == "keys_of_lane"
-            return super().query(name, *parameters)
+        def query(self, *asked: Any) -> Any:
+            self.looks += getattr(asked[0], "name", None) == "keys_of_lane"
+            return super().query(*asked)
 
     store = Counting(":memory:")
     rd = Redrive(store)

@@ -13,6 +13,7 @@ from redrive.engine.replay.record import replay_of
 from redrive.ops.replay import replays
 from redrive.store.protocol import Store
 from redrive.store.records import Step
+from redrive.store.statements import replays as replay_sql
 from redrive.testing import VirtualClock
 from tests.embedded import read_rows
 from tests.inline import at_once
@@ -98,6 +99,6 @@ def test_letters_are_not_released_by_a_replay_that_was_paused_meanwhile(
 
 def test_letters_that_are_skipped_do_not_count_against_the_rate(shop: Shop) -> None:
     replays.start(shop.store, SHOP, BY, plan=plan_of((), rate=10.0))
-    replay = replay_of(shop.store.query("live_replays")[0])
+    replay = replay_of(shop.store.query(replay_sql.live_replays())[0])
 
     assert driver._next_at(Release(letters=10, next_at=101.0), replay, 4, 100.0) == pytest.approx(100.4)

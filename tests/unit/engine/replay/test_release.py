@@ -22,6 +22,7 @@ from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
 from redrive.store.protocol import Store
 from redrive.store.records import NewJob, Row
+from redrive.store.statements import release as release_sql
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows, read_rows
 from tests.unit.build import work
@@ -81,7 +82,7 @@ def test_an_edited_payload_stays_edited_for_every_later_restart(store: Store, cl
 
 def test_a_letter_that_was_edited_since_it_was_read_is_not_released_with_the_old_value(shop: Shop) -> None:
     shop.fail(1)
-    batch = batch_of(shop.store.query("replay_candidates", "[1]", 0))
+    batch = batch_of(shop.store.query(release_sql.replay_candidates(ids=[1], from_start=False)))
     edit(shop.store, 1, BY, value=b"5")
 
     steps = release_steps(shop.store, batch, replay=None, first_lane=None, now=shop.clock.wall())

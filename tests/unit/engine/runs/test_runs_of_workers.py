@@ -18,7 +18,7 @@ from redrive.engine.runs.runs import KEEP_SECONDS, RunOptions, Runs, keep_run
 from redrive.errors import RunError
 from redrive.store.records import RunId
 from redrive.store.sqlite.store import SqliteStore
-from redrive.store.statements import statements_of
+from redrive.store.statements.text import statements_of
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.build import bounded, jobs, passing, rows, until, work, worker_on, working

@@ -14,6 +14,7 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes, job_for_probe
 from redrive.store.records import ClaimRequest, Exchange, LaneId, Step, UpcomingWork
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements.workers import ProbeCandidate
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, jobs, one_stage, work
 from tests.unit.engine.worker.test_counted_starts import Scene
@@ -120,7 +121,8 @@ def test_a_few_jobs_of_the_first_priority_do_not_take_every_probe(
 
 
 def test_priorities_take_turns_then_owners_then_jobs() -> None:
-    rows = [(0, "ann", 1, 0.0), (0, "ann", 2, 1.0), (0, "bob", 3, 2.0), (5, None, 4, 0.0)]
+    waiting = [(0, "ann", 1, 0.0), (0, "ann", 2, 1.0), (0, "bob", 3, 2.0), (5, None, 4, 0.0)]
+    rows = [ProbeCandidate(*each) for each in waiting]
 
     assert [job_for_probe(rows, turn) for turn in range(6)] == [1, 4, 3, 4, 1, 4]
     assert job_for_probe([], 0) is None

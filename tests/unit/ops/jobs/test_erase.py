@@ -16,6 +16,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import check_erasable, erase
 from redrive.ops.letters.edit import edit
+from redrive.store.statements import release as release_sql
 from tests.embedded import read_rows
 
 ANN = Actor("ann", "asked to")
@@ -102,7 +103,9 @@ def test_an_erased_job_cannot_be_replayed(rd: Redrive) -> None:
     edit(rd.store, 1, ANN, value=b'"good"')
     erase(rd.store, job, ANN)
 
-    (candidate,) = batch_of(rd.store.query("replay_candidates", "[1]", 0)).candidates
+    (candidate,) = batch_of(
+        rd.store.query(release_sql.replay_candidates(ids=[1], from_start=False))
+    ).candidates
 
     obstacle = obstacle_to(candidate, start_value(rd.store, candidate), SHOP, from_start=False)
     assert obstacle is not None

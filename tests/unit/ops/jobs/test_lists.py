@@ -10,7 +10,7 @@ from redrive.ops.jobs.inspect import JobFilter, list_jobs
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimRequest
 from redrive.store.sqlite.store import SqliteStore
-from redrive.store.statements import statements_of
+from redrive.store.statements.text import statements_of
 from tests.embedded import read_rows
 
 OTHERS = 3_000

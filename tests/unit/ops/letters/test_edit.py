@@ -18,6 +18,7 @@ from redrive.ops.letters import triage
 from redrive.ops.letters.document import difference
 from redrive.ops.letters.edit import _editable, commit, draft, edit, value_for_edit
 from redrive.ops.letters.freeze import freeze
+from redrive.store.statements import release as release_sql
 from tests.embedded import change_rows, read_rows
 from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, pay, take, value
 
@@ -25,7 +26,7 @@ __all__ = ["letter"]
 
 
 def replay(rd: Redrive, *, from_start: bool = False) -> str:
-    batch = batch_of(rd.store.query("replay_candidates", "[1]", int(from_start)))
+    batch = batch_of(rd.store.query(release_sql.replay_candidates(ids=[1], from_start=from_start)))
     first = rd.store.lanes("shop", ["take", "pay"])[0] if from_start else None
     assert rd.store.apply(*release_steps(rd.store, batch, replay=None, first_lane=first, now=0.0))
     rd.work([SHOP], until_idle=True)

@@ -26,6 +26,7 @@ from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
 from redrive.sinks.base import SunkLetter
+from redrive.store.statements import release as release_sql
 from redrive.testing import virtual_time
 from tests.databases import Address
 from tests.embedded import read_rows
@@ -124,7 +125,7 @@ def changed(line: bytes, path: str, value: object) -> bytes:
 
 
 def replay(rd: Redrive, *, from_start: bool = False) -> str:
-    batch = batch_of(rd.store.query("replay_candidates", "[1]", int(from_start)))
+    batch = batch_of(rd.store.query(release_sql.replay_candidates(ids=[1], from_start=from_start)))
     (candidate,) = batch.candidates
     obstacle = obstacle_to(candidate, start_value(rd.store, candidate), SHOP, from_start=from_start)
     if obstacle is not None:

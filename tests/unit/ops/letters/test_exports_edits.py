@@ -14,9 +14,10 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.audit import Actor
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.retry import retry_job
-from redrive.ops.letters.edit import Part, edit, value_for_edit
+from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
+from redrive.store.records import Part
 from redrive.testing import virtual_time
 from tests.databases import Address
 from tests.embedded import read_rows

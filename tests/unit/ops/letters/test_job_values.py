@@ -9,6 +9,7 @@ import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.ops.letters import job_values
+from redrive.store.records import Call
 from tests.embedded import read_rows
 
 SECRET = "correct horse"
@@ -121,9 +122,9 @@ def test_no_value_is_read_when_nothing_is_written(rd: Redrive, monkeypatch: pyte
     asked: list[str] = []
     query = rd.store.query
 
-    def listening(name: str, *parameters: object) -> object:
-        asked.append(name)
-        return query(name, *parameters)
+    def listening(call: Call[object]) -> object:
+        asked.append(call.name)
+        return query(call)
 
     monkeypatch.setattr(rd.store, "query", listening)
     rd.letters.triage(rd.letters.choose(ids=[1]), diagnosis="data")

@@ -179,7 +179,7 @@ def test_a_cursor_gives_its_position_back_exactly() -> None:
 @pytest.mark.sqlite
 def test_no_page_walks_the_letters_themselves(rd: Redrive) -> None:
     """Every way to a page goes along an index; the sort of all letters would be a temporary tree over them."""
-    from redrive.store.statements import statements_of
+    from redrive.store.statements.text import statements_of
 
     for name, parameters in (
         ("letters_by_time", 4),

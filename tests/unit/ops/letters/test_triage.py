@@ -16,7 +16,7 @@ from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.reasons import Reason
 from redrive.ops.letters.triage import ActResult
-from redrive.store.records import Step
+from redrive.store.records import Call, Step
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows, read_rows
 
@@ -313,14 +313,14 @@ def test_a_letter_that_somebody_moves_meanwhile_is_looked_at_again(rd: Redrive) 
     which, asked = freeze(rd.store, ALL), rd.store.query
     seen: list[str] = []
 
-    def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
-        found = asked(name, *parameters)
-        if name == "letters_to_triage" and name not in seen:
+    def interrupted(call: Call[object]) -> list[object]:
+        found = asked(call)
+        if call.name == "letters_to_triage" and call.name not in seen:
             change_rows(rd, "UPDATE dead_letters SET state = 'replaying' WHERE id = 2")
-        seen.append(name)
+        seen.append(call.name)
         return found
 
-    rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
+    rd.store.query = interrupted  # type: ignore[method-assign, assignment]  # somebody between our two questions
     done = triage.discard(rd.store, which, ANN)
 
     assert done == ActResult(changed=1, left={Reason("state", "replaying"): 1})
@@ -368,12 +368,12 @@ def test_a_letter_that_is_pruned_between_two_questions_is_counted(rd: Redrive) -
     fail(rd, 0, 0)
     which, asked = freeze(rd.store, ALL), rd.store.query
 
-    def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
-        if name == "letters_to_triage":
+    def interrupted(call: Call[object]) -> list[object]:
+        if call.name == "letters_to_triage":
             change_rows(rd, "DELETE FROM dead_letters WHERE id = 2")
-        return asked(name, *parameters)
+        return asked(call)
 
-    rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
+    rd.store.query = interrupted  # type: ignore[method-assign, assignment]  # somebody between our two questions
 
     assert triage.discard(rd.store, which, ANN) == ActResult(changed=1, left={Reason("pruned"): 1})
 
@@ -382,12 +382,12 @@ def test_a_letter_that_left_the_state_asked_for_is_left_alone(rd: Redrive) -> No
     fail(rd, 0, 0)
     which, asked = freeze(rd.store, LetterFilter(state="open")), rd.store.query
 
-    def interrupted(name: str, *parameters: object) -> list[tuple[object, ...]]:
-        if name == "letters_to_triage":
+    def interrupted(call: Call[object]) -> list[object]:
+        if call.name == "letters_to_triage":
             change_rows(rd, "UPDATE dead_letters SET state = 'triaged' WHERE id = 2")
-        return asked(name, *parameters)
+        return asked(call)
 
-    rd.store.query = interrupted  # type: ignore[method-assign]  # somebody between our two questions
+    rd.store.query = interrupted  # type: ignore[method-assign, assignment]  # somebody between our two questions
 
     assert triage.discard(rd.store, which, ANN) == ActResult(
         changed=1, left={Reason("left_state", "triaged"): 1}

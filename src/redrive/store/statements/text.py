@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Named SQL statements from the files beside this module: `-- name: claim` starts one, a semicolon ends it.
+"""The texts of the named statements, from the SQL files of each dialect: `-- name: claim` starts one, a semicolon ends it.
 
 `-- part: candidates` starts text that several statements share; they include it as `{candidates}`. A part may include others.
 A statement with `{rows}` takes as many rows at once as it is built for: one step of the database instead of one per row,

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that more than one caller makes: a state that is changed by compare-and-swap, and the record of a breaker's change."""
+
+from __future__ import annotations
+
+import msgspec
+
+from redrive.store.records import Call, PhaseChange
+from redrive.store.statements import workers as worker_sql
+
+
+def breaker_swap(name: str, *, before: bytes | None, after: bytes) -> Call[None]:
+    """Return the step that changes the state of a breaker if it is still `before`; None if nobody has written one."""
+    if before is None:
+        return worker_sql.add_breaker(name=name, state=after).touching(1)
+    return worker_sql.swap_breaker(state=after, name=name, before=before).touching(1)
+
+
+def breaker_change(change: PhaseChange) -> Call[None]:
+    """Return the step that records a change of a breaker's phase."""
+    return worker_sql.add_breaker_change(**msgspec.structs.asdict(change))
+
+
+def limit_swap(name: str, key: str, *, before: bytes | None, after: bytes, now: float) -> Call[None]:
+    """Return the step that changes the state of a limit if it is still `before`; None if nobody has written one."""
+    if before is None:
+        return worker_sql.add_limit(name=name, key=key, state=after, now=now).touching(1)
+    return worker_sql.swap_limit(name=name, key=key, state=after, now=now, before=before).touching(1)
