@@ -3,14 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from redrive.store.postgres.arrays import column
 from redrive.store.postgres.store import PostgresStore
-from redrive.store.records import ClaimedJob, ClaimRequest, Settlement, Step
+from redrive.store.records import (
+    ClaimedJob,
+    ClaimRequest,
+    JobId,
+    Row,
+    Settlement,
+    Step,
+    SubmittedJob,
+)
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
@@ -18,6 +27,7 @@ from redrive.testing.conformance.build import (
     exchange,
     lanes_of,
     new,
+    new_run,
     retry,
     settlement,
     statuses,
@@ -115,3 +125,40 @@ def test_a_claim_that_finds_too_few_after_its_mark_is_followed_by_one_from_the_b
 
     assert len(rest) == 50
     assert [one.id for one in last] == [early.id]
+
+
+def test_many_jobs_are_copied_as_few_are_inserted(store: PostgresStore) -> None:
+    (lane,) = lanes_of(store)
+    kinds: list[dict[str, object]] = [
+        {},
+        {"owner": "ann", "priority": 9, "run_at": NOW + 7},
+        {"payload": b'"' + b"x" * 10_000 + b'"', "expires_at": NOW + 9, "parent": JobId(3)},
+        {"owner": "\u00fc", "trace": "00-" + "a" * 32 + "-" + "b" * 16 + "-01"},
+    ]
+    jobs = [new(lane, **kind) for kind in kinds]
+
+    few = store.submit(jobs, NOW)
+    many = store.submit(jobs * 50, NOW)
+
+    def stored(ids: Sequence[SubmittedJob]) -> list[Row]:
+        return store.read(
+            "SELECT pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, parent_id, expires_at, payload, dispatch,"
+            " attempt, created_at, (SELECT value FROM job_values WHERE job_id = id), (SELECT traceparent FROM job_traces WHERE job_id = id)"
+            " FROM jobs WHERE id = ANY($1::bigint[]) ORDER BY id",
+            (column("bigint", [one.id for one in ids]),),
+        )
+
+    assert [one.id for one in many] == list(range(few[-1].id + 1, few[-1].id + 201))
+    assert stored(many) == stored(few) * 50
+
+
+def test_items_of_a_run_are_copied_with_their_places(store: PostgresStore) -> None:
+    (lane,) = lanes_of(store)
+    run = new_run(store)
+
+    store.submit([new(lane, run=run, ordinal=place) for place in range(120)], NOW)
+
+    assert store.read("SELECT ordinal FROM jobs WHERE run_id = $1 ORDER BY id", (run,)) == [
+        (place,) for place in range(120)
+    ]
+    assert store.read("SELECT items FROM runs WHERE id = $1", (run,)) == [(120,)]

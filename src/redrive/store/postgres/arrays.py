@@ -61,10 +61,11 @@ def _repeated(item: str, count: int) -> struct.Struct:
     return struct.Struct(">" + item * count)
 
 
+_SIZED_TEXT: Final = _sized(str.encode)
 _KINDS: Final[dict[str, tuple[type[Column], int, Encode]]] = {
     "bigint": (Bigints, BIGINT, partial(struct.Struct(">iq").pack, 8)),
     "double precision": (Doubles, DOUBLE, partial(struct.Struct(">id").pack, 8)),
-    "text": (Texts, TEXT, _sized(str.encode)),
+    "text": (Texts, TEXT, _SIZED_TEXT),
     "bytea": (Values, BYTEA, _sized(bytes)),
 }
 _FIXED: Final = {"bigint": "iq", "double precision": "id"}
@@ -85,6 +86,57 @@ def column(kind: str, values: Sequence[object]) -> Column:
         pairs = [item for value in values for item in (8, value)]
         return made(head + _repeated(_FIXED[kind], len(values)).pack(*pairs))
     return made(head + b"".join([NULL if value is None else encode(value) for value in values]))
+
+
+class CopyWriter:
+    """Jobs as `copy_jobs` takes them, in binary form. What most of a batch have alike is encoded once."""
+
+    _HEAD: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+    _END: Final = struct.pack(">h", -1)
+    _MINE: Final = struct.Struct(">hiqidii")
+
+    def __init__(self) -> None:
+        self._parts = [self._HEAD]
+        self._alike: dict[tuple[object, ...], bytes] = {}
+
+    def add(
+        self,
+        mine: tuple[int, float, int, int | None, float | None],
+        alike: tuple[object, ...],
+        value: bytes | None,
+    ) -> None:
+        """Add a row."""
+        id_, run_at, priority, ordinal, expires_at = mine
+        self._parts += (
+            self._MINE.pack(6 + len(alike), 8, id_, 8, run_at, 4, priority),
+            _field(ordinal),
+            _field(expires_at),
+            self._alike.get(alike) or self._shared(alike),
+            _field(value),
+        )
+
+    def encoded(self) -> bytes:
+        """Return all rows, encoded."""
+        return b"".join((*self._parts, self._END))
+
+    def _shared(self, alike: tuple[object, ...]) -> bytes:
+        found = self._alike[alike] = b"".join(map(_field, alike))
+        return found
+
+
+def _field(value: object) -> bytes:
+    """Return a field of a row: a bigint, a double, text or bytes, with its size before it."""
+    match value:
+        case None:
+            return NULL
+        case bytes():
+            return len(value).to_bytes(4, "big") + value
+        case str():
+            return _SIZED_TEXT(value)
+        case float():
+            return _KINDS["double precision"][2](value)
+        case _:
+            return _KINDS["bigint"][2](value)
 
 
 class _ColumnDumper(Dumper):

@@ -24,6 +24,13 @@ RETURNING id, pipeline, key;
 -- For those who may only submit.
 SELECT submit_jobs($1::text, $2::text);
 
+-- name: take_ids
+SELECT nextval('jobs_id_seq') FROM generate_series(1, $1);
+
+-- name: copy_jobs
+COPY jobs (id, run_at, priority, ordinal, expires_at, pipeline, lane_id, status, owner, run_id, parent_id, created_at, payload)
+FROM STDIN (FORMAT binary);
+
 -- name: duplicates
 -- The jobs that have these keys.
 SELECT id, jobs.pipeline, jobs.key FROM unnest($1::text[], $2::text[]) AS given (pipeline, key)

@@ -17,7 +17,7 @@ from typing import Final
 import psycopg
 from psycopg.rows import TupleRow
 
-from redrive.store.postgres.arrays import Column, column
+from redrive.store.postgres.arrays import Column, CopyWriter, column
 from redrive.store.postgres.connection import Link, Server
 from redrive.store.records import Row
 from redrive.store.statements.text import statements_of
@@ -67,6 +67,16 @@ class Session:
     def change_rows(self, name: str, rows: Sequence[Row], terms: Row = ()) -> None:
         """Send a named update over rows; unless it changes as many, the transaction ends with an error of state `EXPECTED`."""
         self._execute(_expecting(name), (*terms, *columns_of(name, rows), len(rows)))
+
+    @property
+    def can_copy(self) -> bool:
+        """Whether rows can be copied: not while statements are sent without waiting for the answers."""
+        return self._pipeline is None
+
+    def copy(self, name: str, rows: CopyWriter) -> None:
+        """Copy rows by a named statement."""
+        with self._link.cursor().copy(SQL[name]) as into:
+            into.write(rows.encoded())
 
     def _execute(self, text: bytes, parameters: Row) -> Cursor:
         cursor = self._link.cursor(binary=True).execute(text, parameters)

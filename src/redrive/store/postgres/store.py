@@ -27,7 +27,7 @@ from redrive.store.postgres.listen import ListenSignal, channel_of
 from redrive.store.postgres.migrations import SCHEMA_VERSION, open_schema, version_of
 from redrive.store.postgres.session import Session
 from redrive.store.postgres.settle import NotAsRememberedError, NotAtOnceError, at_once
-from redrive.store.postgres.submit import Submission
+from redrive.store.postgres.submit import Submission, is_copied
 from redrive.store.postgres.transactions import Transactions
 from redrive.store.protocol import ChangeSignal
 from redrive.store.records import (
@@ -97,12 +97,14 @@ class PostgresStore:
         """See `Store.submit`. Whether a commit took place whose answer was lost is found out before it returns."""
 
         def work(db: Session) -> list[SubmittedJob]:
-            made = Submission(db, self._pipelines).submit(jobs, now)
+            # Announced when it is committed, and so not a word too early.
             self._wake(db)
-            return made
+            return Submission(db, self._pipelines).submit(jobs, now)
 
         try:
-            return self._transactions.write(work, is_exact=True) if jobs else []
+            if not jobs:
+                return []
+            return self._transactions.write(work, is_exact=True, is_pipelined=not is_copied(jobs))
         except StoreRefusedError as error:
             if not isinstance(error.__cause__, InsufficientPrivilege) or any(job.run for job in jobs):
                 raise

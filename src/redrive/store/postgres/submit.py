@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storing new jobs in PostgreSQL: a batch is one statement, with keys or without.
+"""Storing new jobs in PostgreSQL: a batch is one statement, with keys or without; a large one without keys is a COPY.
 
 A job whose key somebody else is just storing waits for that: it is a duplicate if the other commits.
 """
@@ -11,13 +11,21 @@ from typing import Final, cast
 
 import msgspec
 
+from redrive.store.postgres.arrays import CopyWriter
 from redrive.store.postgres.session import Session, columns_of
 from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, NewJob, Row, SubmittedJob
 
 TRIES: Final = 100
 """How often a key may become free between the insertion that found it taken and the look at who has it."""
+COPY_MIN: Final = 100
+"""With fewer jobs the additional round trips cost more than they save."""
 
 Made = dict[int, SubmittedJob]
+
+
+def is_copied(jobs: Sequence[NewJob]) -> bool:
+    """Return whether jobs are stored by COPY, which cannot be sent together with other statements."""
+    return len(jobs) >= COPY_MIN and not any(job.key for job in jobs)
 
 
 class Submission:
@@ -54,6 +62,8 @@ class Submission:
         """Store jobs; one whose key is taken is the job that has it."""
         made: Made = {}
         left = dict(enumerate(jobs))
+        if self._db.can_copy and is_copied(jobs):
+            made, left = self._copy(left, now), {}
         for _ in range(TRIES):
             if not left:
                 break
@@ -88,6 +98,28 @@ class Submission:
         known = {str(stage): (LaneId(lane), int(position)) for lane, stage, position in rows}
         self._pipelines.update({lane: pipeline for lane, _ in known.values()})
         return known
+
+    def _copy(self, jobs: Mapping[int, NewJob], now: float) -> Made:
+        """Copy jobs without keys, under ids that were taken before."""
+        ids = [row[0] for row in self._db.execute("take_ids", (len(jobs),)).fetchall()]
+        rows = CopyWriter()
+        for id_, job in zip(ids, jobs.values(), strict=True):
+            alike = (
+                self._pipelines[job.lane],
+                job.lane,
+                "queued",
+                job.owner or None,
+                job.run,
+                job.parent,
+                now,
+            )
+            mine = (id_, job.run_at, job.priority, job.ordinal, job.expires_at)
+            rows.add(mine, alike, None if is_beside(job) else job.payload)
+        self._db.copy("copy_jobs", rows)
+        return {
+            place: SubmittedJob(cast("JobId", id_), is_duplicate=False)
+            for place, id_ in zip(jobs, ids, strict=True)
+        }
 
     def _insert(self, jobs: Mapping[int, NewJob], now: float) -> Made:
         """Insert jobs; those whose key is taken are left out."""

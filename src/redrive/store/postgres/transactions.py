@@ -100,12 +100,13 @@ class Transactions:
             with self._kept(link), link.pipeline() if is_pipelined else nullcontext() as pipeline:
                 session = Session(link, pipeline)
                 session.begin(self._server)
+                # Sent before the work, so that the answer comes with one that the work waits for.
+                asked = link.execute("SELECT pg_current_xact_id()::text") if is_exact else None
                 result = work(session)
-                if is_exact:
-                    row = link.execute("SELECT pg_current_xact_id()::text").fetchone()
+                if asked is not None:
+                    row = asked.fetchone()
                     xid = "" if row is None else str(row[0])
                 if not session.is_committed:
-                    session.sync()
                     made.append(result)
                     session.commit()
         except psycopg.OperationalError:
