@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from msgspec import Struct
 
 from redrive.errors import ConfigurationError
-from redrive.store.records import NewJob, SubmittedJob
+from redrive.store.records import NewJob, Settlement, SubmittedJob
 
 T = TypeVar("T")
 Question = tuple[str, tuple[object, ...]]
@@ -25,8 +25,56 @@ KNOWN: Final = "a connection of psycopg, asyncpg, sqlite3, SQLAlchemy (Connectio
 _PLACE: Final = re.compile(r"\$\d+")
 
 
+class RefusedSettlementError(Exception):
+    """The store could not take the row of a settlement; `why`, where the application can do something about it."""
+
+    def __init__(self, why: ConfigurationError | None) -> None:
+        self.why = why
+        super().__init__(why)
+
+
+class StageTransaction(Protocol):
+    """A transaction in which one stage runs. It ends once: with `settle` or with `roll_back`."""
+
+    @property
+    def connection(self) -> object:
+        """The connection that the stage gets."""
+        ...
+
+    def settle(self, worker: str, one: Settlement) -> bool:
+        """Settle the stage's job and commit all; return False, and roll all back, if its lease was lost.
+
+        Raises:
+            RefusedSettlementError: its row cannot be stored.
+            StoreUnavailableError: it may have been committed, or not; the fence decides about whatever is settled next.
+            Exception: an error of the driver about what the stage has written. In every case all of it is rolled back.
+        """
+        ...
+
+    def roll_back(self) -> None:
+        """Undo what the stage has written; never fails."""
+        ...
+
+
+class StageTransactions(Protocol):
+    """Transactions in which stages run. May be called from any thread."""
+
+    def begin(self, *, is_async: bool) -> StageTransaction:
+        """Begin one, for a sync or an async stage; raises StoreError."""
+        ...
+
+    def close(self) -> None:
+        """Close what is not in use."""
+        ...
+
+
 class CallerTransactions(Protocol):
-    """Jobs that are stored in transactions of the caller's: they exist if and only if those commit."""
+    """Jobs that are stored in transactions of the caller's: they exist if and only if those commit. And stages that run in one."""
+
+    @property
+    def stages(self) -> StageTransactions | None:
+        """Transactions in which stages run; None where a stage cannot have one."""
+        ...
 
     is_exclusive: bool
     """Whether the caller's transaction may keep everybody else from writing."""

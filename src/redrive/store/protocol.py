@@ -52,7 +52,7 @@ class Store(Protocol):
 
     @property
     def callers(self) -> CallerTransactions:
-        """Jobs that are stored in transactions of the caller's."""
+        """Transactions that hold more than what redrive writes."""
         ...
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:

@@ -19,11 +19,12 @@ def context(
     run_id: int | None = None,
     payload: object = None,
     is_cancelled: bool = False,
+    connection: object = None,
 ) -> Context:
     """Return a context as a worker would give it to a stage.
 
     `review(diff, context(key="change-42"))` calls the stage `review` as the function it is. What the stage reports is in its
-    `notes`, `children` and `progress_text` afterwards.
+    `notes`, `children` and `progress_text` afterwards. A transactional stage writes to the `connection` that the test gives it.
     """
     has_about = any(each is not None for each in (key, owner, run_id))
     return Context(
@@ -32,6 +33,7 @@ def context(
         stage=stage,
         attempt=attempt,
         is_cancelled=is_cancelled,
+        transaction=connection,
         about=msgspec.json.encode((key, owner, run_id)) if has_about else None,
         payload=msgspec.json.encode(payload),
     )

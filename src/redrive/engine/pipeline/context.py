@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -85,6 +85,8 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
     """The names of the stage's limits."""
     usage: dict[str, float] = {}
     """What the stage reported to have used of its limits."""
+    transaction: object = None
+    """The connection of a transactional stage; read it as `connection`."""
     installations: tuple[tuple[str, int], ...] = ()
     """The ids of the database with the first job of each, the present one first."""
 
@@ -98,6 +100,22 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
         origin = self._about().origin or origin_of(self.job_id, self.installations)
         key = f"{self.pipeline}:{origin}:{self.stage}"
         return f"{key}:{self.restarts}" if self.restarts else key
+
+    @property
+    def connection(self) -> Any:
+        """The connection of a transactional stage: of psycopg, async for an async stage; its transaction ends with the stage.
+
+        Raises:
+            ConfigurationError: the stage is not transactional.
+        """
+        if self.transaction is None:
+            raise ConfigurationError(
+                field="ctx.connection",
+                value=self.stage,
+                rule="is for transactional stages",
+                fix="Declare it with @stage(transactional=True).",
+            )
+        return self.transaction
 
     @property
     def key(self) -> str | None:

@@ -12,6 +12,7 @@ from redrive.core.breaker import Breaker
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import OpenedResources, resources_for
 from redrive.engine.pipeline.stage import Stage
+from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId
 from redrive.store.statements import transfer as transfer_sql
@@ -55,6 +56,7 @@ def lanes_of(
     store: Store, pipelines: Sequence[Pipeline], resources: OpenedResources = MappingProxyType({})
 ) -> dict[LaneId, Lane]:
     """Return the lanes of some pipelines; stages get the resources they ask for by type."""
+    _check_transactional(store, pipelines)
     lanes: dict[LaneId, Lane] = {}
     installation = installation_of(store)
     for pipeline in pipelines:
@@ -66,6 +68,19 @@ def lanes_of(
             mine = resources_for(stage, given)
             lanes[lane] = Lane(lane, pipeline, stage, following, mine, names, installation)
     return lanes
+
+
+def _check_transactional(store: Store, pipelines: Sequence[Pipeline]) -> None:
+    """Refuse stages that need a transaction where they cannot have one."""
+    for stage in (each for pipeline in pipelines for each in pipeline.stages):
+        if stage.is_transactional and store.callers.stages is None:
+            raise ConfigurationError(
+                field=f"stage({stage.name}).transactional",
+                value=True,
+                rule="needs a database on a PostgreSQL server: in a file, a stage that writes would keep everybody else from"
+                " writing, and the lease of its own worker from being renewed, for as long as it runs",
+                fix="Connect to postgresql://..., or recognise effects that took place by ctx.idempotency_key.",
+            )
 
 
 def installation_of(store: Store) -> Installation:

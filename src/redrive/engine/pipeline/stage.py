@@ -60,6 +60,8 @@ class Stage(Generic[P, R_co]):
     """True when an attempt that overruns its timeout is settled while its thread still runs."""
     is_process: bool
     """True when it runs in another process."""
+    is_transactional: bool
+    """True when it runs in a transaction that is committed with its outcome."""
     is_async: bool
     input: Codec
     output: Codec
@@ -92,6 +94,7 @@ def stage(
     concurrency: int | None = None,
     idempotent: bool = False,
     process: bool = False,
+    transactional: bool = False,
     batch: Batch | None = None,
     version: str = "1",
     name: str | None = None,
@@ -108,6 +111,7 @@ def stage(
     concurrency: int | None = None,
     idempotent: bool = False,
     process: bool = False,
+    transactional: bool = False,
     batch: Batch | None = None,
     version: str = "1",
     name: str | None = None,
@@ -120,8 +124,9 @@ def stage(
     thread runs on; for idempotent stages only). `breaker` holds the stage's jobs while the dependency behind it is down; its
     state is in the store, under its name. `limits` bound how much it asks of a dependency, over all workers. `concurrency`
     bounds how many run at once in a worker. `idempotent` declares that running the stage twice does no harm, which makes
-    conflicts retryable. `process` runs a CPU-bound function in another process. `batch` calls the function for many jobs at
-    once: with a list of inputs, for a list of outputs, exceptions or signals; `timeout` and `concurrency` then count calls.
+    conflicts retryable. `process` runs a CPU-bound function in another process. `transactional` gives the stage
+    `ctx.connection`, whose transaction is committed with its outcome (on PostgreSQL only). `batch` calls the function for many
+    jobs at once: with a list of inputs, for a list of outputs, exceptions or signals; `timeout` and `concurrency` then count calls.
     `version` is yours to raise when the stage changes its meaning; it is stored with every attempt.
     """
 
@@ -138,6 +143,7 @@ def stage(
         settings: tuple[object, ...] = (
             *(version, policy, limit, breaker, concurrency, idempotent, process, on_overrun),
             *(() if batch is None else (batch,)),
+            *(("transactional",) if transactional else ()),
         )
         listed = _limits_of(where, limits)
         made = Stage(
@@ -153,6 +159,7 @@ def stage(
             is_idempotent=flag(f"{where}.idempotent", idempotent),
             is_abandoned=on_overrun == "abandon",
             is_process=flag(f"{where}.process", process),
+            is_transactional=flag(f"{where}.transactional", transactional),
             is_async=is_async,
             input=shape.input,
             output=shape.output,
@@ -294,6 +301,15 @@ def _check_options(made: Stage[P, R], on_overrun: object) -> None:
             value=True,
             rule="is for sync functions without resources",
             fix="Leave async work on the loop; open what a process needs inside the function.",
+        )
+    if made.is_transactional and (
+        made.is_process or made.is_abandoned or made.batch is not None or made.context_name is None
+    ):
+        raise ConfigurationError(
+            field=f"{where}.transactional",
+            value=True,
+            rule='is for a stage with a Context, and without process=True, batch= and on_overrun="abandon"',
+            fix="Add a parameter annotated with Context: its connection is in the transaction.",
         )
     if made.batch is not None and made.breaker is not None and made.breaker.key is not None:
         raise ConfigurationError(

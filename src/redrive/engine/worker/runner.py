@@ -245,7 +245,7 @@ class Runner:
             return _decide_unreadable(dispatch, worse)
 
     def decide_refused(self, settlement: Settlement, lane: Lane, why: Exception | None = None) -> Settlement:
-        """Decide, as a failure of its attempt, what becomes of a job whose settlement the store refused."""
+        """Decide, as a failure of its attempt, what becomes of a job whose settlement the store refused, or could not commit."""
         where = f"{lane.stage.name} (output)"
         error = why or SerializationError(where=where, kind="row", problem="the store refused it")
         dispatch = self.begin(settlement.job, lane)

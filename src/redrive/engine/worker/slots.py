@@ -23,6 +23,7 @@ import msgspec
 from redrive.engine.error_text import error_text
 from redrive.engine.observers import Observers, installed
 from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.transactional import TransactionalRuns
 from redrive.engine.worker.batches.calls import Calls, SlotSteps
 from redrive.engine.worker.batches.gathering import Call
 from redrive.engine.worker.batches.lanes import BatchLanes
@@ -74,7 +75,9 @@ class Slots:
         parts: WorkerParts,
         *,
         concurrency: int,
+        transactional: TransactionalRuns,
         on_settlement: Callable[[Settlement], None],
+        on_committed: Callable[[Settlement], None],
         on_room: Callable[[], None],
     ) -> None:
         self._lanes = lanes
@@ -86,6 +89,7 @@ class Slots:
         self._is_observed = bool(parts.observers.of_attempts)
         self._concurrency = concurrency
         self._on_settlement = on_settlement
+        self._on_committed, self._transactional = on_committed, transactional
         self._on_room = on_room
         # Runs begin in copies of this: one begins where another ends, and must not see what that one has set.
         self._context = contextvars.copy_context()
@@ -257,6 +261,8 @@ class Slots:
         elif self._needs_process(job, lane):
             dispatch.state = IN_PROCESS
             self._start_task(dispatch, self._guarded(dispatch, self._run_in_process))
+        elif lane.stage.is_transactional:
+            self._start_task(dispatch, self._guarded(dispatch, self._run_in_transaction))
         elif lane.stage.is_async:
             self._start_task(dispatch, self._run_on_loop(dispatch))
         else:
@@ -281,7 +287,9 @@ class Slots:
         )
 
     def _needs_process(self, job: ClaimedJob, lane: Lane) -> bool:
-        return (lane.stage.is_process or job.suspects >= SUSPECT_MIN) and self._processes.can_run(lane)
+        if not (lane.stage.is_process or job.suspects >= SUSPECT_MIN) or lane.stage.is_transactional:
+            return False
+        return self._processes.can_run(lane)
 
     def _forget_task(self, call: Call) -> None:
         for dispatch in call.dispatches:
@@ -362,6 +370,18 @@ class Slots:
             ended = exc
         await self._decide(dispatch, ended)
 
+    async def _run_in_transaction(self, dispatch: Dispatch) -> None:
+        """Run a stage whose writes are committed with its outcome."""
+        settlement, how = await self._transactional.run(dispatch)
+        if how != "lost":
+            self._settle(dispatch, settlement, is_committed=how == "committed")
+            return
+        dispatch.state = DROPPED
+        self._tasks.pop(dispatch.job.id, None)
+        self._observers.end_attempt(dispatch.observing, "crashed", None)
+        self._free(dispatch)
+        self._on_room()
+
     def _returned(self, dispatch: Dispatch, ended: bytes | Exception) -> None:
         """Settle what a thread has returned; one that was abandoned or dropped only leaves its slot."""
         dispatch.cancel_overrun()
@@ -419,8 +439,8 @@ class Slots:
                 logger.error("job %s could not be settled and stays leased: %s", dispatch.job.id, text)  # noqa: TRY400 - redacted.
         self._free(dispatch)
 
-    def _settle(self, dispatch: Dispatch, settlement: Settlement) -> None:
-        """Hand a settlement to the journal, and free the slot."""
+    def _settle(self, dispatch: Dispatch, settlement: Settlement, *, is_committed: bool = False) -> None:
+        """Hand a settlement to the journal unless it is committed already, and free the slot."""
         if dispatch.state >= SETTLED:
             return
         dispatch.state = SETTLED
@@ -429,7 +449,7 @@ class Slots:
         # Nothing is left to do for its task, so whoever is woken by the settlement finds this slot empty.
         self._tasks.pop(dispatch.job.id, None)
         # First the settlement: the next job that takes this slot may be one that cannot be started.
-        self._on_settlement(settlement)
+        (self._on_committed if is_committed else self._on_settlement)(settlement)
         self._free(dispatch)
 
     def _report(self, dispatch: Dispatch, settlement: Settlement) -> None:

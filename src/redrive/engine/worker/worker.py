@@ -26,6 +26,7 @@ from redrive.engine.pipeline.lanes import breakers_of, lanes_of
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import OpenedResources
 from redrive.engine.runtime import CURRENT
+from redrive.engine.transactional import TransactionalRuns
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.idle import IdleWait
@@ -113,15 +114,7 @@ class Worker:
         runner = self._runner(probes, classifier)
         self._wake = asyncio.Event()
         self._journal = Journal(store, self.lanes, breakers, probes, runner, chance=self._runtime.chance)
-        self.slots = Slots(
-            self.lanes,
-            runner,
-            probes,
-            parts,
-            concurrency=concurrency,
-            on_settlement=self._add_settlement,
-            on_room=self._wake.set,
-        )
+        self.slots = self._new_slots(runner, parts, concurrency)
         self.progress = Progress(store, self._runtime.clock, self.slots.dispatches, lease=lease)
         self._prefetch = Prefetch(self.slots, concurrency)
         self._idle_wait = IdleWait(
@@ -148,6 +141,19 @@ class Worker:
             ask_store=self._ask_store,
             observers=self._observers,
             limits=self.limits,
+        )
+
+    def _new_slots(self, runner: Runner, parts: WorkerParts, concurrency: int) -> Slots:
+        return Slots(
+            self.lanes,
+            runner,
+            self.probes,
+            parts,
+            concurrency=concurrency,
+            transactional=TransactionalRuns(self._store, runner, parts.threads, worker=lambda: self._name),
+            on_settlement=self._add_settlement,
+            on_committed=self._committed,
+            on_room=self._wake.set,
         )
 
     def stop(self, by: str = "owner") -> None:
@@ -234,6 +240,14 @@ class Worker:
 
     def _add_settlement(self, settlement: Settlement) -> None:
         self._journal.add(settlement)
+        self._wake.set()
+
+    def _committed(self, settlement: Settlement) -> None:
+        """Report what a stage has committed together with its own writes."""
+        self._report_commit([settlement], Exchange(lost=(), broken=(), claimed=()))
+        self._idle_wait.settled()
+        if self._on_commit is not None:
+            self._on_commit([settlement])
         self._wake.set()
 
     def _note_dead(self, name: str) -> None:

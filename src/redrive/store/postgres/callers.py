@@ -17,7 +17,16 @@ from typing import Final
 import msgspec
 
 from redrive.errors import ConfigurationError, RedriveError, StoreRefusedError
-from redrive.store.callers import SERVER, CallerSession, Steps, caller_of, run, run_async, state_of
+from redrive.store.callers import (
+    SERVER,
+    CallerSession,
+    StageTransactions,
+    Steps,
+    caller_of,
+    run,
+    run_async,
+    state_of,
+)
 from redrive.store.postgres.connection import Address
 from redrive.store.postgres.submit import is_beside
 from redrive.store.records import JobId, NewJob, SubmittedJob
@@ -32,9 +41,11 @@ class ServerTransactions:
 
     is_exclusive = False
 
-    def __init__(self, address: Address, installation: Callable[[], str]) -> None:
+    def __init__(self, address: Address, installation: Callable[[], str], stages: StageTransactions) -> None:
         self._address = address
         self._installation = installation
+        self.stages: StageTransactions | None = stages
+        """See `CallerTransactions.stages`."""
 
     def submit(self, connection: object, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
         """See `CallerTransactions.submit`."""

@@ -27,6 +27,7 @@ from redrive.store.postgres.listen import ListenSignal, channel_of
 from redrive.store.postgres.migrations import SCHEMA_VERSION, open_schema, version_of
 from redrive.store.postgres.session import Session
 from redrive.store.postgres.settle import NotAsRememberedError, NotAtOnceError, at_once
+from redrive.store.postgres.stage_transactions import ServerStageTransactions
 from redrive.store.postgres.submit import Submission, is_copied
 from redrive.store.postgres.transactions import Transactions
 from redrive.store.protocol import ChangeSignal
@@ -72,7 +73,8 @@ class PostgresStore:
         self._pipelines: dict[LaneId, str] = {}
         self._installation = ""
         self._installation_id = cache(lambda: str(self.query("identity")[0][0]))
-        self.callers = ServerTransactions(self.address, self._installation_id)
+        self._stages = ServerStageTransactions(self._server, self._pipelines)
+        self.callers = ServerTransactions(self.address, self._installation_id, self._stages)
         """See `Store.callers`."""
         self._paused: str | None = None
         """Which lanes were paused at the last exchange, as JSON."""
@@ -228,6 +230,7 @@ class PostgresStore:
 
     def close(self) -> None:
         """See `Store.close`."""
+        self._stages.close()
         self._transactions.close()
 
     @overload

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from redrive.errors import ConfigurationError
-from redrive.store.callers import FILE, CallerSession, caller_of
+from redrive.store.callers import FILE, CallerSession, StageTransactions, caller_of
 from redrive.store.records import LaneId, NewJob, SubmittedJob
 from redrive.store.sqlite.submit import Submission
 
@@ -26,6 +26,8 @@ class FileTransactions:
 
     def __init__(self, path: str, pipelines: dict[LaneId, str]) -> None:
         self._path = path
+        self.stages: StageTransactions | None = None
+        """See `CallerTransactions.stages`. None: a file has one writer at a time, and a stage may take long."""
         self._pipelines = pipelines
 
     def submit(self, connection: object, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:

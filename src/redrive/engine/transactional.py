@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs stages in transactions of the store's database, and commits what they wrote with the settlement of their job.
+
+What succeeded, finished or was skipped is committed, behind the fence; whatever else happens is rolled back, and settled as for any
+other stage. A settlement whose commit was not answered is never repeated: a failure is settled instead, and the fence refuses it if
+the commit took place after all. Nothing here decides what becomes of a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Literal, NamedTuple, TypeVar, cast
+
+from redrive.engine.daemon_threads import DaemonThreads
+from redrive.engine.worker.dispatch import ENDING, IN_PROCESS, RUNNING, Dispatch
+from redrive.engine.worker.runner import Runner
+from redrive.engine.worker.threads import ThreadPool
+from redrive.errors import StoreError
+from redrive.store.callers import RefusedSettlementError, StageTransaction
+from redrive.store.protocol import Store
+from redrive.store.records import Settlement
+
+logger = logging.getLogger("redrive.worker")
+
+T = TypeVar("T")
+KEPT: Final = frozenset({"ok", "skipped"})
+"""Outcomes with which a stage's writes are committed."""
+
+
+class Ended(NamedTuple):
+    """How a transactional run ended: `settlement` is committed, or lost to another lease, or still to be committed."""
+
+    settlement: Settlement
+    how: Literal["committed", "lost", "open"]
+
+
+class TransactionalRuns:
+    """Runs the transactional stages of a worker."""
+
+    def __init__(
+        self,
+        store: Store,
+        runner: Runner,
+        threads: ThreadPool,
+        *,
+        worker: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._threads = threads
+        self._worker = worker
+        # Their own: a commit may wait for a lock, and must not wait for a thread.
+        self._commits = DaemonThreads("redrive-transaction")
+
+    async def run(self, dispatch: Dispatch) -> Ended:
+        """Run a stage in a transaction, and end that with it."""
+        is_async = dispatch.lane.stage.is_async
+        # A thread cannot be cancelled.
+        dispatch.state = RUNNING if is_async else IN_PROCESS
+        try:
+            transaction = await self._begin(is_async=is_async)
+        except StoreError as error:
+            return Ended(await self._runner.decide(dispatch, error), "open")
+        dispatch.context.transaction = transaction.connection
+        if not is_async:
+            return await self._end(dispatch, transaction, await self._run_on_thread(dispatch, transaction))
+        try:
+            ended = await self._runner.run_async(dispatch)
+        except BaseException:
+            self._roll_back(transaction)
+            raise
+        return await self._end(dispatch, transaction, ended)
+
+    async def _begin(self, *, is_async: bool) -> StageTransaction:
+        transactions = self._store.callers.stages
+        if transactions is None:
+            # `lanes_of` has refused the stage.
+            raise LookupError
+        begin = partial(transactions.begin, is_async=is_async)
+        asked = cast("asyncio.Future[StageTransaction]", self._commits.ask(begin))
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            asked.add_done_callback(self._undo)
+            raise
+
+    def _undo(self, begun: asyncio.Future[StageTransaction]) -> None:
+        """Roll back what was begun for a stage that will not run."""
+        if begun.exception() is None:
+            self._roll_back(begun.result())
+
+    async def _run_on_thread(self, dispatch: Dispatch, transaction: StageTransaction) -> bytes | Exception:
+        answer: asyncio.Future[bytes | Exception] = asyncio.get_running_loop().create_future()
+
+        def done(_: Dispatch, ended: bytes | Exception) -> None:
+            if answer.cancelled():
+                # Everything was given up while it ran; only now does nobody use the connection any more.
+                self._roll_back(transaction)
+            else:
+                answer.set_result(ended)
+
+        self._threads.start(self._runner.run_sync, dispatch, done)
+        return await answer
+
+    async def _end(
+        self, dispatch: Dispatch, transaction: StageTransaction, ended: bytes | Exception
+    ) -> Ended:
+        """Decide what becomes of the job, and commit or roll back what its stage wrote."""
+        dispatch.state = max(dispatch.state, ENDING)
+        try:
+            settlement = await self._runner.decide(dispatch, ended)
+        except BaseException:
+            self._roll_back(transaction)
+            raise
+        if settlement.outcome not in KEPT:
+            await self._ask(transaction.roll_back)
+            return Ended(settlement, "open")
+        try:
+            is_ours = await self._ask(partial(transaction.settle, self._worker(), settlement))
+        except RefusedSettlementError as error:
+            return Ended(self._runner.decide_refused(settlement, dispatch.lane, error.why), "open")
+        except Exception as error:  # noqa: BLE001 - a constraint of the application may fail as late as this.
+            return Ended(self._runner.decide_refused(settlement, dispatch.lane, error), "open")
+        if is_ours:
+            return Ended(settlement, "committed")
+        logger.warning("job %s: its lease was lost, what its stage wrote is rolled back", dispatch.job.id)
+        return Ended(settlement, "lost")
+
+    def _roll_back(self, transaction: StageTransaction) -> None:
+        """Roll back, without waiting for it."""
+        _ = self._commits.ask(transaction.roll_back)
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        return cast("T", await self._commits.ask(question))

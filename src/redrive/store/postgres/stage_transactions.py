@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transactions in which stages run: what a stage writes is committed with its job's settlement, behind the fence, or not at all.
+
+A stage gets a connection of psycopg as any program has it, with the settings of its role, and cannot commit, roll back or close it.
+The same session settles the job when the stage has returned: nothing is passed between two sessions that could be half done. Each
+stage that runs has a session of its own; those that are free are kept, cleaned of what the stage has set.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, NoReturn
+
+import psycopg
+from psycopg.pq import PGconn, TransactionStatus
+from psycopg.pq.abc import PGconn as PGconnABC
+
+from redrive.errors import ConfigurationError, StoreRefusedError, StoreUnavailableError
+from redrive.store.callers import RefusedSettlementError
+from redrive.store.plan import NOTHING, Continuation
+from redrive.store.postgres.connection import LOCK_SECONDS, Link, Server, error_of
+from redrive.store.postgres.session import EXPECTED, Session
+from redrive.store.postgres.settle import NotAtOnceError, at_once, settle_at_once
+from redrive.store.postgres.submit import Submission
+from redrive.store.records import Child, JobId, LaneId, Settlement
+
+IDLE_MAX: Final = 8
+"""Sessions that are kept while no stage uses them."""
+_BEGIN: Final = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path TO DEFAULT; SET LOCAL lock_timeout TO DEFAULT;"
+    " SET LOCAL jit TO DEFAULT;"
+    # A stage may think for long. A machine that is gone is noticed by the server all the same.
+    " SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL tcp_keepalives_idle = 10;"
+    " SET LOCAL tcp_keepalives_interval = 5; SET LOCAL tcp_keepalives_count = 4; SET LOCAL redrive.stage = 'runs'"
+)
+_CLEAN: Final = (
+    "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; UNLISTEN *; CLOSE ALL; DISCARD TEMP;"
+    " SELECT pg_advisory_unlock_all()"
+)
+
+
+class StageConnection(psycopg.Connection[Any]):
+    """The connection of a sync stage; its transaction ends with the stage."""
+
+    def commit(self) -> NoReturn:
+        """Refuse."""
+        _refuse("commit")
+
+    def rollback(self) -> NoReturn:
+        """Refuse."""
+        _refuse("rollback")
+
+    def close(self) -> NoReturn:
+        """Refuse."""
+        _refuse("close")
+
+
+class AsyncStageConnection(psycopg.AsyncConnection[Any]):
+    """The connection of an async stage; its transaction ends with the stage."""
+
+    async def commit(self) -> NoReturn:
+        """Refuse."""
+        _refuse("commit")
+
+    async def rollback(self) -> NoReturn:
+        """Refuse."""
+        _refuse("rollback")
+
+    async def close(self) -> NoReturn:
+        """Refuse."""
+        _refuse("close")
+
+
+def _refuse(verb: str) -> NoReturn:
+    text = f"{verb}() is left to redrive: it commits with the stage's outcome, and rolls back when the stage raises"
+    raise psycopg.ProgrammingError(text)
+
+
+class ServerStageTransactions:
+    """See `StageTransactions`. `pipelines` are those of all lanes the store knows."""
+
+    def __init__(self, server: Server, pipelines: dict[LaneId, str]) -> None:
+        self.server = server
+        self.pipelines = pipelines
+        self._mutex = threading.Lock()
+        self._free: list[Link] = []
+        self._is_closed = False
+
+    def begin(self, *, is_async: bool) -> ServerStageTransaction:
+        """See `StageTransactions.begin`."""
+        with self._mutex:
+            link = self._free.pop() if self._free else None
+        try:
+            if link is not None:
+                try:
+                    link.execute(_BEGIN)
+                except psycopg.OperationalError:
+                    # The server may have ended it meanwhile.
+                    link.close()
+                    link = None
+            if link is None:
+                link = self.server.connect()
+                link.execute(_BEGIN)
+        except (psycopg.Error, OSError) as error:
+            raise error_of(error, self.server.address) from error
+        return ServerStageTransaction(self, link, is_async=is_async)
+
+    def give_back(self, link: Link) -> None:
+        """Keep a session for the next stage, or close it."""
+        try:
+            if link.closed or link.info.transaction_status is not TransactionStatus.IDLE:
+                link.close()
+                return
+            if not self.server.is_pooled:
+                link.execute(_CLEAN)
+                link.execute(self.server.settings)
+        except psycopg.Error:
+            link.close()
+            return
+        with self._mutex:
+            if not self._is_closed and len(self._free) < IDLE_MAX:
+                self._free.append(link)
+                return
+        link.close()
+
+    def close(self) -> None:
+        """See `StageTransactions.close`."""
+        with self._mutex:
+            self._is_closed = True
+            free, self._free = self._free, []
+        for link in free:
+            link.close()
+
+
+class ServerStageTransaction:
+    """See `StageTransaction`."""
+
+    def __init__(self, transactions: ServerStageTransactions, link: Link, *, is_async: bool) -> None:
+        self._transactions = transactions
+        self._link = link
+        made = AsyncStageConnection(link.pgconn) if is_async else StageConnection(link.pgconn)
+        # Two objects for one session: neither may take its prepared statements for the other's.
+        made.prepare_threshold = link.prepare_threshold = None
+        self._connection: StageConnection | AsyncStageConnection = made
+
+    @property
+    def connection(self) -> object:
+        """What the stage gets."""
+        return self._connection
+
+    def settle(self, worker: str, one: Settlement) -> bool:
+        """See `StageTransaction.settle`."""
+        try:
+            return self._settle(worker, one)
+        except (psycopg.Error, OSError) as error:
+            mapped = error_of(error, self._transactions.server.address)
+            if isinstance(mapped, StoreUnavailableError):
+                raise mapped from error
+            raise
+        finally:
+            self._end()
+
+    def roll_back(self) -> None:
+        """See `StageTransaction.roll_back`."""
+        self._end()
+
+    def _settle(self, worker: str, one: Settlement) -> bool:
+        children: list[tuple[Child, JobId]] = []
+
+        def insert(db: Session, child: Child, now: float, parent: JobId) -> None:
+            children.append(
+                (child, Submission(db, self._transactions.pipelines).insert_child(child, now, parent).id)
+            )
+
+        self._return_to_our_settings()
+        db = Session(self._link)
+        known = db.execute("before_exchange", (worker, 0, 0)).fetchone()
+        if known is None or not known[0]:
+            return False
+        nothing = Continuation(NOTHING, frozenset(), token=0, now=one.ended_at)
+        try:
+            with at_once():
+                settle_at_once(db, worker, [one], insert, nothing)
+        except NotAtOnceError as error:
+            cause = error.__cause__
+            if getattr(cause, "sqlstate", None) == EXPECTED:
+                return False
+            raise RefusedSettlementError(cause if isinstance(cause, ConfigurationError) else None) from error
+        self._link.execute("COMMIT")
+        for child, made in children:
+            child.stored[:] = [made]
+        return True
+
+    def _return_to_our_settings(self) -> None:
+        """Set what our statements need until the end of the transaction; refuse one that is not the one it was."""
+        schema = self._transactions.server.address.schema
+        row = self._link.execute(
+            "SELECT current_setting('redrive.stage', true) = 'runs', set_config('search_path', $1, true),"
+            " set_config('lock_timeout', $2, true), set_config('jit', 'off', true)",
+            (f'"{schema}"', f"{LOCK_SECONDS}s"),
+        ).fetchone()
+        if row is None or not row[0] or self._link.info.transaction_status is not TransactionStatus.INTRANS:
+            raise StoreRefusedError(
+                database=self._transactions.server.address.name,
+                cause="the stage has ended the transaction of ctx.connection itself; what it wrote before that is committed",
+                hint="Leave COMMIT and ROLLBACK to redrive; connection.transaction() gives a savepoint.",
+            )
+
+    def _end(self) -> None:
+        """Roll back what is not committed, take the connection from the stage, and keep the session if it can be used again."""
+        link = self._link
+        try:
+            if link.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+                link.execute("ROLLBACK")
+        except psycopg.Error:
+            link.close()
+        self._connection.pgconn = _no_session()
+        self._transactions.give_back(link)
+
+
+def _no_session() -> PGconnABC:
+    """Return a connection that is closed: what a stage has kept beyond its end leads nowhere."""
+    return PGconn.connect_start(b"port=closed")
