@@ -143,11 +143,15 @@ class SqliteStore:
         """See `Store.lanes`."""
         with self._reading() as db:
             known = Submission(db, self._pipelines).known_lanes(pipeline, stages)
-        if known is not None and self._is_identified:
-            return known
-        # Whoever serves lanes asks next which installation this is.
-        with self._writing() as db:
-            return Submission(db, self._pipelines).lanes(pipeline, stages)
+        if known is None:
+            with self._writing() as db:
+                return Submission(db, self._pipelines).lanes(pipeline, stages)
+        if not self._is_identified:
+            # Whoever serves lanes asks next which installation this is. A transaction of the caller's that keeps everybody from
+            # writing is not waited for, because it may wait for this: the next write finds it out.
+            with suppress(StoreUnavailableError), self._writing(waits=False):
+                pass
+        return known
 
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
         """See `Store.submit`."""
@@ -387,11 +391,14 @@ class SqliteStore:
         return version
 
     @contextmanager
-    def _writing(self, *, is_known: bool = True) -> Generator[sqlite3.Connection]:
+    def _writing(self, *, is_known: bool = True, waits: bool = True) -> Generator[sqlite3.Connection]:
         with self._mutex, self._mapped(), self._locked():
             if not self._is_wal:
                 self._use_wal()
-            self._db.execute("BEGIN IMMEDIATE")
+            if waits:
+                self._db.execute("BEGIN IMMEDIATE")
+            else:
+                self._begin_at_once()
             try:
                 is_first = is_known and not self._is_identified
                 if is_first:
@@ -403,6 +410,14 @@ class SqliteStore:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _begin_at_once(self) -> None:
+        """Begin to write unless somebody else does."""
+        self._db.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        finally:
+            self._db.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1_000:.0f}")
 
     def _identify(self) -> None:
         """Find out, in the first transaction, which installation this is."""
