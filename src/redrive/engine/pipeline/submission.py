@@ -93,7 +93,8 @@ class BulkSubmission:
         store_jobs: StoreJobs | None = None,
     ) -> None:
         _check_key(key, run)
-        self._store_jobs = store_jobs or (lambda jobs: store.submit(jobs, CURRENT.get().clock.wall()))
+        self._store = store
+        self._store_jobs: StoreJobs = store_jobs or self._submit
         self._make = make
         self._key = key
         self._book = Runs(store)
@@ -103,6 +104,9 @@ class BulkSubmission:
         self.ids: list[int] = []
         """Of the jobs that were stored, in order."""
         self._index = 0
+
+    def _submit(self, jobs: list[NewJob]) -> list[SubmittedJob]:
+        return self._store.submit(jobs, CURRENT.get().clock.wall())
 
     def submit(self, payloads: Iterable[object], size: int) -> list[int]:
         """Store the payloads, so many per transaction; return the ids in order."""

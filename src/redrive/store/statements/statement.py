@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from types import GenericAlias
-from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Generic, ParamSpec, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -39,7 +39,8 @@ class Statement(Generic[P, R]):
         parameters: list[object] = []
         for name in self.parameters:
             value: object = given[name]
-            parameters += map(_stored, value) if isinstance(value, tuple) else [_stored(value)]
+            several = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+            parameters += map(_stored, several)
         return Call(self.name, tuple(parameters), decoder=self.decode)
 
     def decode(self, rows: list[Row]) -> list[R]:
@@ -68,7 +69,7 @@ class Statement(Generic[P, R]):
 
 
 def _stored(value: object) -> object:
-    return json_list(value) if type(value) is list else value
+    return json_list(cast("list[object]", value)) if type(value) is list else value
 
 
 def statement(declared: Callable[P, R]) -> Statement[P, R]:
