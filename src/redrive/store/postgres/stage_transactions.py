@@ -177,7 +177,7 @@ class ServerStageTransaction:
         known = db.execute("before_exchange", (worker, 0, 0)).fetchone()
         if known is None or not known[0]:
             return False
-        nothing = Continuation(NOTHING, frozenset(), token=0, now=one.ended_at)
+        nothing = Continuation(NOTHING, frozenset[LaneId](), token=0, now=one.ended_at)
         try:
             with at_once():
                 settle_at_once(db, worker, [one], insert, nothing)
