@@ -20,7 +20,7 @@ from redrive.engine.pipeline.codec import storable
 from redrive.engine.runtime import CURRENT
 from redrive.ops.letters.letter import DeadLetter
 from redrive.redaction.process import redact, redact_mapping
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader
 from redrive.store.records import Step
 from redrive.store.statements import operations as operation_sql
 
@@ -107,7 +107,7 @@ def unbroken(ids: Iterable[int]) -> list[tuple[int, int]]:
     return rows
 
 
-def operations(store: Store, limit: int = 50, *, before: int | None = None) -> list[Operation]:
+def operations(store: Reader, limit: int = 50, *, before: int | None = None) -> list[Operation]:
     """Return the last operations, oldest first; the id of the first one is the `before` of the page before."""
     rows = (
         store.query(operation_sql.operations(limit=limit))
@@ -117,7 +117,7 @@ def operations(store: Store, limit: int = 50, *, before: int | None = None) -> l
     return [operation_of(row) for row in reversed(rows)]
 
 
-def operations_about(store: Store, job_id: int, letters: Sequence[DeadLetter]) -> list[Operation]:
+def operations_about(store: Reader, job_id: int, letters: Sequence[DeadLetter]) -> list[Operation]:
     """Return the operations on a job and its letters, oldest first: by name, by group or filter, and by a replay of many.
 
     An act on many letters is included if, and only if, it changed one of these: the log has their ids.
@@ -134,7 +134,7 @@ def operations_about(store: Store, job_id: int, letters: Sequence[DeadLetter]) -
     return in_order(map(operation_of, rows))
 
 
-def bounds_of_replay(store: Store, replay: int) -> list[operation_sql.OperationRow]:
+def bounds_of_replay(store: Reader, replay: int) -> list[operation_sql.OperationRow]:
     """Return the log lines of a replay that are about each of its letters: its start, and its close with the note."""
     return [
         row

@@ -23,7 +23,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.records import PhaseChange, Step
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import workers as worker_sql
@@ -88,7 +88,7 @@ class HeldWork:
     next_probe_at: datetime | None
 
 
-def held_work(store: Store, queued: Mapping[tuple[str, str], int]) -> list[HeldWork]:
+def held_work(store: Reader, queued: Mapping[tuple[str, str], int]) -> list[HeldWork]:
     """Return which of the queued jobs, counted by pipeline and stage, are held, since when, and by which breaker."""
     shut = {each.name: each for each in breakers(store) if each.phase != Phase.CLOSED}
     return [
@@ -108,7 +108,7 @@ def held_work(store: Store, queued: Mapping[tuple[str, str], int]) -> list[HeldW
     ]
 
 
-def breakers(store: Store) -> list[BreakerFacts]:
+def breakers(store: Reader) -> list[BreakerFacts]:
     """Return the breakers that have seen a failure, or were moved by hand, by name."""
     known = known_breakers(store)
     return [
@@ -165,7 +165,7 @@ def _change_of(name: str, raw: bytes | None, after: BreakerState, act: operation
 
 
 def breaker_changes(
-    store: Store, *, after: int | None = None, pipeline: str | None = None, limit: int = 50
+    store: Reader, *, after: int | None = None, pipeline: str | None = None, limit: int = 50
 ) -> list[BreakerEvent]:
     """Return changes of breakers, oldest first: those after the one with this id, or else the latest ones."""
     if after is not None:
@@ -175,7 +175,7 @@ def breaker_changes(
     return [_changed(row) for row in rows]
 
 
-def last_breaker_change(store: Store) -> int:
+def last_breaker_change(store: Reader) -> int:
     """Return where the changes of breakers end now."""
     return store.query(worker_sql.last_breaker_change())[0]
 

@@ -25,7 +25,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.records import Step
 from redrive.store.statements import workers as worker_sql
 from redrive.store.steps import limit_swap
@@ -70,7 +70,7 @@ class LimitedWork:
     until: datetime | None
 
 
-def limits(store: Store) -> list[LimitFacts]:
+def limits(store: Reader) -> list[LimitFacts]:
     """Return the limits that workers have recorded or used, by name and key."""
     now, known = CURRENT.get().clock.wall(), _known(store)
     rows = {(row.name, row.key): DECODE_LIMIT(row.state) for row in store.query(worker_sql.limits())}
@@ -122,7 +122,7 @@ def resume(store: Store, name: str, by: Actor, *, key: str = "") -> LimitFacts:
     return _change(store, name, key, by.log("resume", f"limit {name}"), resumed)
 
 
-def limited_work(store: Store, queued: Mapping[tuple[str, str], int]) -> list[LimitedWork]:
+def limited_work(store: Reader, queued: Mapping[tuple[str, str], int]) -> list[LimitedWork]:
     """Return which of the queued jobs, counted by pipeline and stage, wait for a limit, why, and until when."""
     shut = {
         each.name: found for each in limits(store) if not each.key and (found := _obstacle(each)) is not None
@@ -137,7 +137,7 @@ def limited_work(store: Store, queued: Mapping[tuple[str, str], int]) -> list[Li
     ]
 
 
-def waits_of(store: Store, job: int, pipeline: str, stage: str) -> list[str]:
+def waits_of(store: Reader, job: int, pipeline: str, stage: str) -> list[str]:
     """Return for which limits a queued job waits, and why, in words."""
     rows = store.query(worker_sql.key_of_job(job=job))
     keys = _keys_in(*rows[0]) if rows else {}
@@ -222,7 +222,7 @@ def _limit_of(name: str, state: LimitState, known: KnownLimit | None) -> Limit:
     )
 
 
-def _known(store: Store) -> dict[str, KnownLimit]:
+def _known(store: Reader) -> dict[str, KnownLimit]:
     return {limit.name: limit for _, limit in limits_in_use(store)}
 
 

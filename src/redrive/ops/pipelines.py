@@ -23,7 +23,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.records import Step
 from redrive.store.statements import workers as worker_sql
 
@@ -81,7 +81,7 @@ class PipelineFacts:
         return sum(lane.processing for lane in self.lanes)
 
 
-def lanes(store: Store) -> list[LaneFacts]:
+def lanes(store: Reader) -> list[LaneFacts]:
     """Return every lane there ever was, by pipeline and position."""
     return [
         LaneFacts(
@@ -97,12 +97,12 @@ def lanes(store: Store) -> list[LaneFacts]:
     ]
 
 
-def lane_names(store: Store) -> list[tuple[str, str]]:
+def lane_names(store: Reader) -> list[tuple[str, str]]:
     """Return pipeline and stage of every lane there ever was; cheap, because no jobs are counted."""
     return [*store.query(worker_sql.lane_names())]
 
 
-def workers(store: Store) -> list[WorkerFacts]:
+def workers(store: Reader) -> list[WorkerFacts]:
     """Return the registered workers, dead ones included."""
     now = CURRENT.get().clock.wall()
     return [
@@ -121,7 +121,7 @@ def workers(store: Store) -> list[WorkerFacts]:
     ]
 
 
-def pipelines(store: Store) -> list[PipelineFacts]:
+def pipelines(store: Reader) -> list[PipelineFacts]:
     """Return every pipeline that was ever submitted to or worked on, by name, with the stages that it has now or that have jobs."""
     by_name: dict[str, list[LaneFacts]] = {}
     for lane in lanes(store):
@@ -154,14 +154,14 @@ def resume(store: Store, pipeline: str, by: Actor) -> bool:
     )
 
 
-def known_pipeline(store: Store, name: str) -> None:
+def known_pipeline(store: Reader, name: str) -> None:
     """Refuse the name of an unknown pipeline."""
     error = unknown_pipeline(store, name)
     if error is not None:
         raise error
 
 
-def unknown_pipeline(store: Store, name: str) -> UnknownNameError | None:
+def unknown_pipeline(store: Reader, name: str) -> UnknownNameError | None:
     """Return the error about an unknown pipeline, with similar names; None if it is known."""
     known = {pipeline for pipeline, _ in lane_names(store)}
     if name in known:
@@ -169,7 +169,7 @@ def unknown_pipeline(store: Store, name: str) -> UnknownNameError | None:
     return unknown(name, known, kind="pipeline", otherwise="There is none yet; submit a job first.")
 
 
-def recorded_stages(store: Store, reference: PipelineRef) -> tuple[str, ...]:
+def recorded_stages(store: Reader, reference: PipelineRef) -> tuple[str, ...]:
     """Return the stages of a pipeline whose code is elsewhere, as they are recorded.
 
     Raises:
@@ -192,7 +192,7 @@ def recorded_stages(store: Store, reference: PipelineRef) -> tuple[str, ...]:
     return stages
 
 
-def stale_lanes(store: Store, known: Collection[Pipeline]) -> list[LaneFacts]:
+def stale_lanes(store: Reader, known: Collection[Pipeline]) -> list[LaneFacts]:
     """Return lanes of these pipelines with queued jobs whose stage the code no longer has."""
     stages = {pipeline.name: {stage.name for stage in pipeline.stages} for pipeline in known}
     return [

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from redrive.core.arguments import did_you_mean
 from redrive.errors import UnknownNameError
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import replays as replay_sql
@@ -29,7 +29,7 @@ def unknown(name: str, known: Iterable[str], *, kind: str, otherwise: str) -> Un
     return UnknownNameError(field=kind, value=name, rule="is not known here", fix=fix or otherwise)
 
 
-def id_hint(store: Store, noun: Literal["job", "letter"], wanted: int) -> str:
+def id_hint(store: Reader, noun: Literal["job", "letter"], wanted: int) -> str:
     """Return a hint about an id that does not exist: ids close to it, or the last one there is."""
     name = "dead letter" if noun == "letter" else noun
     is_job = noun == "job"

@@ -9,6 +9,7 @@ is one commit. Instants are seconds since the epoch on the clock of the caller.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, overload
 
 from redrive.store.callers import CallerTransactions
@@ -47,7 +48,19 @@ class ChangeSignal(Protocol):
         ...
 
 
-class Store(Protocol):
+class Reader(Protocol):
+    """What answers questions: a store, or one moment of it."""
+
+    @overload
+    def query(self, asked: Call[R], /) -> list[R]: ...
+    @overload
+    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
+    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
+        """Run a statement that only reads."""
+        ...
+
+
+class Store(Reader, Protocol):
     """Everything the engine asks of a store. Each method is atomic and safe to repeat."""
 
     @property
@@ -105,12 +118,8 @@ class Store(Protocol):
         """Change the state of a breaker if it is still `before`, and record the change of its phase; return whether it was."""
         ...
 
-    @overload
-    def query(self, asked: Call[R], /) -> list[R]: ...
-    @overload
-    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
-    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
-        """Run a statement that only reads."""
+    def reading(self) -> AbstractContextManager[Reader]:
+        """Give one moment of the store, for many questions; no writer waits for it, and it waits for none."""
         ...
 
     @overload

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from redrive.ops.checkup.doctor import examine, has_problems, unopened
 from redrive.ops.checkup.file import Limits, file_system_of
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.pipelines import pause
+from redrive.store.protocol import Reader
 from redrive.store.records import Call, ClaimRequest, Step, WorkerFacts
 from redrive.testing import VirtualClock, virtual_time
 from tests.embedded import change_rows
@@ -207,6 +209,9 @@ class Damaged:
         if call.name == "broken_references":
             return [("attempts", "jobs", 4)]
         return self._store.query(call)
+
+    def reading(self) -> AbstractContextManager[Reader]:
+        return self._store.reading()
 
 
 def test_a_file_that_is_damaged(rd: Redrive) -> None:

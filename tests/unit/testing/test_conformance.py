@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.records import ClaimRequest, NewJob, Renewal, Settlement, Step, UpcomingWork
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance import StoreConformance
@@ -89,6 +90,11 @@ def ignores_expectations(right: Right, *steps: Step) -> object:
     return right(*(Step(step.name, step.parameters) for step in steps))
 
 
+def sees_what_comes_later(right: Callable[[], AbstractContextManager[Reader]]) -> object:
+    with right():
+        return nullcontext(right.__self__)  # type: ignore[attr-defined]  # the store itself
+
+
 FLAWS = [
     ("submit", forgets_keys, "test_duplicates_within_one_batch_are_one_job"),
     ("exchange", forgets_children, "test_children_are_not_made_twice_when_a_batch_is_sent_again"),
@@ -116,6 +122,7 @@ FLAWS = [
     ("swap_breaker", lambda *_: True, "test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one"),
     ("breaker", lambda *_: b"1", "test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one"),
     ("query", lambda *_: [], "test_every_attempt_is_on_record"),
+    ("reading", sees_what_comes_later, "test_what_is_changed_between_two_questions_is_not_seen"),
     ("lanes", lambda right, pipeline, stages: right("one", stages), "test_keys_are_per_pipeline"),
     (
         "upcoming",

@@ -10,7 +10,7 @@ import msgspec
 from redrive.core.decoding import prepare
 from redrive.core.replay import Counts, Plan
 from redrive.engine.replay.filter import LetterFilter
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader
 from redrive.store.statements import replays as replay_sql
 
 
@@ -58,7 +58,7 @@ def options_of(row: replay_sql.ReplayRow) -> ReplayOptions:
     return msgspec.json.decode(row.options, type=ReplayOptions)
 
 
-def counts_of(store: Store, replay: int) -> Counts:
+def counts_of(store: Reader, replay: int) -> Counts:
     """Return how many letters of a replay are in which state."""
     return msgspec.convert(dict(store.query(replay_sql.replay_counts(replay=replay))), Counts)
 

@@ -19,7 +19,7 @@ from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.wiring import Shape, shape_of
 from redrive.errors import ConfigurationError
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.records import Step
 from redrive.store.statements import replays as replay_sql
 
@@ -111,32 +111,32 @@ def record_entry(store: Store, pipeline: Pipeline) -> None:
         )
 
 
-def rules_of(store: Store, pipeline: str) -> ReplayRules:
+def rules_of(store: Reader, pipeline: str) -> ReplayRules:
     """Return the rules of a pipeline, as recorded when it was last used."""
     return _rules_in(store.query(replay_sql.rules(pipeline=pipeline)))
 
 
-def hints_of(store: Store, pipeline: str) -> tuple[OwnHint, ...]:
+def hints_of(store: Reader, pipeline: str) -> tuple[OwnHint, ...]:
     """Return the hints of a pipeline's own codes, in order of precedence."""
     return _kept_in(store.query(replay_sql.rules(pipeline=pipeline))).hints
 
 
-def stages_of(store: Store, pipeline: str) -> tuple[str, ...]:
+def stages_of(store: Reader, pipeline: str) -> tuple[str, ...]:
     """Return the stages of a pipeline, as the last worker that was started has them; none if nobody has used it."""
     return _kept_in(store.query(replay_sql.rules(pipeline=pipeline))).stages
 
 
-def payload_of(store: Store, pipeline: str) -> Shape | None:
+def payload_of(store: Reader, pipeline: str) -> Shape | None:
     """Return the shape of a pipeline's payloads, as the last worker that was started has it; None if that may be anything."""
     return _kept_in(store.query(replay_sql.rules(pipeline=pipeline))).payload
 
 
-def known_breakers(store: Store) -> dict[str, KnownBreaker]:
+def known_breakers(store: Reader) -> dict[str, KnownBreaker]:
     """Return the breakers of all pipelines by name, as the workers have them."""
     return {breaker.name: breaker for _, breaker in breakers_in_use(store)}
 
 
-def breakers_in_use(store: Store) -> list[tuple[str, KnownBreaker]]:
+def breakers_in_use(store: Reader) -> list[tuple[str, KnownBreaker]]:
     """Return the breakers of every pipeline, each with the name of the pipeline."""
     return [
         (row.pipeline, breaker)
@@ -145,7 +145,7 @@ def breakers_in_use(store: Store) -> list[tuple[str, KnownBreaker]]:
     ]
 
 
-def limits_in_use(store: Store) -> list[tuple[str, KnownLimit]]:
+def limits_in_use(store: Reader) -> list[tuple[str, KnownLimit]]:
     """Return the limits of every pipeline, each with the name of the pipeline."""
     return [
         (row.pipeline, limit)

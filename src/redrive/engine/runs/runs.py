@@ -17,7 +17,7 @@ import msgspec
 from redrive.core.budget import FailureBudget, FailureRule, RunStatus, RunThresholds, Tally
 from redrive.core.decoding import prepare
 from redrive.errors import RunError
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.records import RunId
 from redrive.store.statements import runs as run_sql
 
@@ -218,12 +218,12 @@ def keep_run(store: Store, run: RunId, until: float) -> None:
     store.apply(run_sql.keep_run(until=until, run=run))
 
 
-def is_failing(store: Store, report: RunReport) -> bool:
+def is_failing(store: Reader, report: RunReport) -> bool:
     """Return whether a run has failed by its rule before all of its items have ended."""
     return report.status == RunStatus.FAILED and store.query(run_sql.run(run=report.id))[0].ended_at is None
 
 
-def has_permanent(store: Store, run: int) -> bool:
+def has_permanent(store: Reader, run: int) -> bool:
     """Return whether an item of a run has ever failed in a way that cannot heal."""
     return store.query(run_sql.has_permanent(run=run))[0]
 

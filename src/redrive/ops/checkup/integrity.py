@@ -11,7 +11,7 @@ from typing import Final
 
 from redrive.ops.checkup.findings import REPORT, Finding, fine, problem
 from redrive.ops.jobs.inspect import counts
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import upkeep as upkeep_sql
@@ -32,12 +32,12 @@ def check_integrity(store: Store) -> Iterator[Finding]:
         yield fine("integrity", "no page or index is damaged")
     for table, parent, count in store.query(upkeep_sql.broken_references()):
         yield problem("integrity", f"{count} rows of {table} refer to no row of {parent}", REPORT)
-    yield _job_counters(store)
-    yield _letter_counters(store)
-    yield _lost_letters(store)
+    with store.reading() as moment:
+        # Of one moment: a job that moves between two counts would be a difference.
+        yield from [_job_counters(moment), _letter_counters(moment), _lost_letters(moment)]
 
 
-def _job_counters(store: Store) -> Finding:
+def _job_counters(store: Reader) -> Finding:
     recounted: dict[tuple[str, str], dict[str, int]] = {}
     for pipeline, stage, status, found in store.query(job_sql.recount()):
         recounted.setdefault((pipeline, stage), {})[status] = found
@@ -59,7 +59,7 @@ def _job_counters(store: Store) -> Finding:
     return fine("counters", "every counter equals its recount")
 
 
-def _letter_counters(store: Store) -> Finding:
+def _letter_counters(store: Reader) -> Finding:
     wrong = [
         f"group {group} {state}: counter {counter or 0}, recount {found or 0}"
         for group, state, counter, found in store.query(upkeep_sql.wrong_letter_tallies(limit=LISTED_MAX))
@@ -73,7 +73,7 @@ def _letter_counters(store: Store) -> Finding:
     return fine("letter counters", "every counter of dead letters equals its recount")
 
 
-def _lost_letters(store: Store) -> Finding:
+def _lost_letters(store: Reader) -> Finding:
     lost = [str(job) for job in store.query(upkeep_sql.jobs_without_letter(limit=LISTED_MAX))]
     if lost:
         return problem(

@@ -20,11 +20,11 @@ from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
 from redrive.core.units import format_duration
 from redrive.ops.jobs.facts import Attempt, JobFacts
-from redrive.ops.jobs.inspect import JobDetails, job_details
+from redrive.ops.jobs.inspect import JobDetails, details_of
 from redrive.ops.jobs.next_steps import Hints, next_steps
 from redrive.ops.jobs.timeline import TimelineEntry, act_of, place_there, replay_outcome, timeline
 from redrive.ops.limits import waits_of
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.statements import workers as worker_sql
 
 __all__ = ["ExplainedAttempt", "Explanation", "TimelineEntry", "explain", "timeline"]
@@ -104,8 +104,13 @@ class Explanation:
 
 
 def explain(store: Store, job_id: int) -> Explanation:
-    """Explain a job; raises JobNotFoundError whose hint names existing ids."""
-    details = job_details(store, job_id)
+    """Explain a job as it is at one moment; raises JobNotFoundError whose hint names existing ids."""
+    with store.reading() as moment:
+        return _explanation(moment, job_id)
+
+
+def _explanation(store: Reader, job_id: int) -> Explanation:
+    details = details_of(store, job_id)
     stages = [
         lane.stage for lane in store.query(worker_sql.lanes()) if lane.pipeline == details.facts.pipeline
     ]

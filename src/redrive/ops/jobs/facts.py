@@ -18,7 +18,7 @@ from redrive.core.decoding import prepare
 from redrive.engine.clock import instant
 from redrive.errors import ConfigurationError, JobNotFoundError
 from redrive.ops.suggest import id_hint
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader
 from redrive.store.records import JobId
 from redrive.store.statements import jobs as job_sql
 
@@ -111,7 +111,7 @@ class JobEvent:
 _TIMES: Final = [name for name in JobFacts.__slots__ if name.endswith("_at")]
 
 
-def job_facts(store: Store, job: int) -> JobFacts:
+def job_facts(store: Reader, job: int) -> JobFacts:
     """Return a job as it is now; raises JobNotFoundError, and ConfigurationError for what cannot be an id."""
     if type(job) is not int:
         raise ConfigurationError(
@@ -124,7 +124,7 @@ def job_facts(store: Store, job: int) -> JobFacts:
 
 
 def jobs_of_owner(
-    store: Store, owner: str, pipeline: str, *, before: int | None = None, limit: int = 50
+    store: Reader, owner: str, pipeline: str, *, before: int | None = None, limit: int = 50
 ) -> list[JobFacts]:
     """Return the jobs of an owner in a pipeline, newest first; the id of the last one is the `before` of the next page."""
     end = ID_END - 1 if before is None else before
@@ -138,7 +138,7 @@ def _facts_of(row: job_sql.JobRow) -> JobFacts:
     return msgspec.convert(facts, JobFacts)
 
 
-def get_job(store: Store, job: int) -> JobFacts:
+def get_job(store: Reader, job: int) -> JobFacts:
     """Return a job as it is now; raises JobNotFoundError whose hint lists ids close to it."""
     try:
         return job_facts(store, job)
@@ -147,12 +147,12 @@ def get_job(store: Store, job: int) -> JobFacts:
         raise
 
 
-def job_attempts(store: Store, job: int) -> list[Attempt]:
+def job_attempts(store: Reader, job: int) -> list[Attempt]:
     """Return every attempt of a job, in order, with its outcome and the reason."""
     return [_attempt_of(row) for row in store.query(job_sql.attempts(job=job))]
 
 
-def job_events(store: Store, job: int) -> list[JobEvent]:
+def job_events(store: Reader, job: int) -> list[JobEvent]:
     """Return every transition of a job, in order: queued, processing, retry, hold, checkpoint, complete, failed."""
     rows = store.query(job_sql.transitions_of_job(job=job))
     return [msgspec.convert({**row._asdict(), "at": instant(row.at)}, JobEvent) for row in rows]

@@ -23,7 +23,7 @@ from redrive.ops.audit import Operation, operations_about
 from redrive.ops.jobs.facts import Attempt, JobFacts, get_job, job_attempts
 from redrive.ops.letters.letter import DeadLetter, letters_of_job
 from redrive.ops.suggest import LAST_ID
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import transfer as transfer_sql
 
@@ -113,7 +113,9 @@ class JobDetails:
     """What people did about the job and its letters, also by filter and in a replay of many, oldest first."""
 
 
-def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limit: int = 50) -> list[JobLine]:
+def list_jobs(
+    store: Reader, which: JobFilter, *, before: int | None = None, limit: int = 50
+) -> list[JobLine]:
     """Return jobs, newest first; the id of the last one is the `before` of the next page.
 
     At most so many jobs are looked at: those in the state that is asked for, while that is queued, processing or failed; else those
@@ -140,7 +142,7 @@ def list_jobs(store: Store, which: JobFilter, *, before: int | None = None, limi
     return [_line_of(row) for row in store.query(listing(which=terms))]
 
 
-def find_job(store: Store, pipeline: str, key: str) -> int | None:
+def find_job(store: Reader, pipeline: str, key: str) -> int | None:
     """Return the id of the job with a key: the one that holds it, or else the newest that did; None if there is none."""
     held = store.query(job_sql.duplicate(pipeline=pipeline, key=key))
     if held:
@@ -149,14 +151,20 @@ def find_job(store: Store, pipeline: str, key: str) -> int | None:
     return newest[0].id if newest else None
 
 
-def children_of(store: Store, job_id: int) -> list[int]:
+def children_of(store: Reader, job_id: int) -> list[int]:
     """Return the ids of the jobs that the stages of a job have submitted, in order; raises JobNotFoundError."""
     get_job(store, job_id)
     return store.query(job_sql.children(job=job_id))
 
 
 def job_details(store: Store, job_id: int) -> JobDetails:
-    """Return the details of a job; raises JobNotFoundError with similar ids."""
+    """Return the details of a job at one moment; raises JobNotFoundError with similar ids."""
+    with store.reading() as moment:
+        return details_of(moment, job_id)
+
+
+def details_of(store: Reader, job_id: int) -> JobDetails:
+    """Return the same, among other answers about one moment."""
     facts = get_job(store, job_id)
     letters = letters_of_job(store, job_id)
     return JobDetails(
@@ -168,7 +176,7 @@ def job_details(store: Store, job_id: int) -> JobDetails:
     )
 
 
-def origin_of(store: Store, job_id: int) -> Origin | None:
+def origin_of(store: Reader, job_id: int) -> Origin | None:
     """Return where a job was imported from; None when it was not."""
     rows = store.query(transfer_sql.import_of_job(job=job_id))
     if not rows:
@@ -188,7 +196,7 @@ def origin_of(store: Store, job_id: int) -> Origin | None:
 
 
 def latest_events(
-    store: Store, *, job: int | None = None, pipeline: str | None = None, limit: int = 50
+    store: Reader, *, job: int | None = None, pipeline: str | None = None, limit: int = 50
 ) -> list[Event]:
     """Return the latest events, oldest first."""
     if job is not None:
@@ -199,19 +207,19 @@ def latest_events(
 
 
 def events_after(
-    store: Store, seq: int, *, job: int | None = None, pipeline: str | None = None, limit: int = 500
+    store: Reader, seq: int, *, job: int | None = None, pipeline: str | None = None, limit: int = 500
 ) -> list[Event]:
     """Return events after `seq`, oldest first; continue with the `seq` of the last one."""
     asked = job_sql.events(after=seq, job=job, pipeline=pipeline, limit=limit)
     return [event_of(row) for row in store.query(asked)]
 
 
-def last_event(store: Store) -> int:
+def last_event(store: Reader) -> int:
     """Return where the events end now."""
     return store.query(job_sql.last_event())[0]
 
 
-def counts(store: Store) -> dict[tuple[str, str], dict[str, int]]:
+def counts(store: Reader) -> dict[tuple[str, str], dict[str, int]]:
     """Count jobs by (pipeline, stage) and status."""
     counted: dict[tuple[str, str], dict[str, int]] = {}
     for pipeline, stage, status, jobs in store.query(job_sql.counts()):

@@ -13,7 +13,7 @@ from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
 from redrive.engine.replay.rules import OwnHint, hints_of
 from redrive.ops.jobs.facts import JobFacts
 from redrive.ops.letters.letter import DeadLetter
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader
 
 _WAITS = {
     None: "It waits for its turn",
@@ -28,7 +28,7 @@ _WAITS = {
 class Hints:
     """What to do about codes; the store is asked once for each pipeline."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Reader) -> None:
         self._store = store
         self._own: dict[str, tuple[OwnHint, ...]] = {}
 

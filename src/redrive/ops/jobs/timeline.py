@@ -12,7 +12,7 @@ from datetime import datetime
 
 from redrive.ops.audit import Operation
 from redrive.ops.jobs.facts import JobEvent, JobFacts, job_events
-from redrive.ops.jobs.inspect import JobDetails, Origin, job_details
+from redrive.ops.jobs.inspect import JobDetails, Origin, details_of
 from redrive.ops.letters.letter import DeadLetter
 from redrive.store.protocol import Store
 
@@ -36,9 +36,10 @@ class TimelineEntry:
 
 def timeline(store: Store, job_id: int) -> list[TimelineEntry]:
     """Return the events of a job and the acts of operators on it and its dead letters, in order of time."""
-    details = job_details(store, job_id)
+    with store.reading() as moment:
+        details, events = details_of(moment, job_id), job_events(moment, job_id)
     rounds = {attempt.dispatch: attempt.round for attempt in details.attempts}
-    entries = [_entry_of(event, rounds, details.facts) for event in job_events(store, job_id)]
+    entries = [_entry_of(event, rounds, details.facts) for event in events]
     entries += [*_entries_there(details), *_ends_of_replays(details)]
     entries += [_entry_by(done, job_id) for done in details.operations]
     # Sorting is stable: events of one instant stay in their order, and acts of operators follow them.

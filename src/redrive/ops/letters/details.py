@@ -19,7 +19,7 @@ from redrive.ops.audit import Operation, operations_about
 from redrive.ops.jobs.facts import Attempt, JobFacts, job_attempts, job_facts
 from redrive.ops.jobs.next_steps import Hints, gone_for_good
 from redrive.ops.letters.letter import DeadLetter, get_letter
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.statements import letters as letter_sql
 
 _FRAME: Final = re.compile(r'^[ |+-]*File "(?P<path>[^"]*)", line \d+')
@@ -69,7 +69,12 @@ class LetterDetails:
 
 
 def letter_details(store: Store, letter_id: int) -> LetterDetails:
-    """Return everything about a dead letter; raises LetterNotFoundError."""
+    """Return everything about a dead letter at one moment; raises LetterNotFoundError."""
+    with store.reading() as moment:
+        return _details(moment, letter_id)
+
+
+def _details(store: Reader, letter_id: int) -> LetterDetails:
     letter = get_letter(store, letter_id)
     facts = _job_facts(store, letter.job)
     operations = operations_about(store, letter.job, [letter])
@@ -89,7 +94,7 @@ def letter_details(store: Store, letter_id: int) -> LetterDetails:
     )
 
 
-def _job_facts(store: Store, job: int) -> JobFacts | None:
+def _job_facts(store: Reader, job: int) -> JobFacts | None:
     try:
         return job_facts(store, job)
     except JobNotFoundError:

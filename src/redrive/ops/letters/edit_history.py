@@ -14,7 +14,7 @@ from datetime import datetime
 from redrive.engine.clock import instant
 from redrive.ops.letters.document import difference, redacted_json
 from redrive.ops.letters.letter import get_letter
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader
 from redrive.store.records import Part
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import transfer as transfer_sql
@@ -52,13 +52,13 @@ class KeptEdit:
     actor: str
 
 
-def kept_edits(store: Store, job: int, letter: int, part: Part | None = None) -> list[KeptEdit]:
+def kept_edits(store: Reader, job: int, letter: int, part: Part | None = None) -> list[KeptEdit]:
     """Return the edits that apply to a letter, oldest first; none if they were erased."""
     found = [_kept_of(row) for row in store.query(transfer_sql.exported_edits(job=job, letter=letter))]
     return [each for each in found if part in {None, each.part}]
 
 
-def edit_history(store: Store, letter: int) -> EditHistory:
+def edit_history(store: Reader, letter: int) -> EditHistory:
     """Return the edits of a letter with their diffs; raises LetterNotFoundError."""
     known = get_letter(store, letter)
     kept = kept_edits(store, known.job, letter)

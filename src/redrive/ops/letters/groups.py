@@ -26,7 +26,7 @@ from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops.jobs.next_steps import Hints
 from redrive.ops.letters.letter import lines_of
 from redrive.ops.letters.pages import EARLIEST, LATEST, Position, pairs_of, positions_of
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements.letters import Pair
 
@@ -104,7 +104,7 @@ class NewestLetters:
 class LetterCounts:
     """The letters that match a filter, counted by group and state."""
 
-    def __init__(self, store: Store, which: LetterFilter) -> None:
+    def __init__(self, store: Reader, which: LetterFilter) -> None:
         self._store = store
         self._which = which
         self._newest: NewestLetters | None = None
@@ -179,11 +179,16 @@ class LetterCounts:
 
 
 def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) -> GroupPage:
-    """Return groups, at most `limit`, those with the most pending letters first.
+    """Return groups as they are at one moment, at most `limit`, those with the most pending letters first.
 
     Counts, the sample and the order are of the letters that match; when a group was first and last seen, and its trend, are of the
     whole group. By owner, key or ids, the cost grows with the number of their letters.
     """
+    with store.reading() as moment:
+        return _page(moment, which, limit)
+
+
+def _page(store: Reader, which: LetterFilter, limit: int | None) -> GroupPage:
     counts = LetterCounts(store, which)
     by_cause: dict[str, list[letter_sql.GroupRow]] = {}
     for lane in _lanes(store, counts.states):
@@ -197,7 +202,7 @@ def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) 
     return GroupPage(groups=found, total=len(by_cause))
 
 
-def resolve_group(store: Store, prefix: str) -> str:
+def resolve_group(store: Reader, prefix: str) -> str:
     """Return the fingerprint with this prefix, with or without its version; refuse a prefix of none, or of several."""
     start = prefix.strip().lower()
     if start and ":" not in start and not (f"{VERSION}:").startswith(start):
@@ -222,14 +227,14 @@ def resolve_group(store: Store, prefix: str) -> str:
     )
 
 
-def known_codes(store: Store) -> list[str]:
+def known_codes(store: Reader) -> list[str]:
     """Return the codes of all dead letters."""
     return sorted(
         {lane.code for lane in _lanes(store, {pair.group for pair in pairs_of(store, LetterFilter())})}
     )
 
 
-def fingerprints(store: Store, start: str = "", limit: int = 500) -> list[str]:
+def fingerprints(store: Reader, start: str = "", limit: int = 500) -> list[str]:
     """Return the fingerprints with this prefix."""
     return _beginning(store, start, limit)
 
@@ -249,7 +254,7 @@ def trend_of(hours: Sequence[int]) -> Trend:
 
 
 def _described(
-    store: Store,
+    store: Reader,
     causes: dict[str, list[letter_sql.GroupRow]],
     counted: dict[str, dict[str, int]],
     counts: LetterCounts,
@@ -295,16 +300,16 @@ def _trend(by_lane: Sequence[Sequence[int]], *, is_settled: bool) -> Trend:
     return Trend(trend.hours, "settled") if is_settled else trend
 
 
-def _settled(store: Store, ids: Sequence[int]) -> set[int]:
+def _settled(store: Reader, ids: Sequence[int]) -> set[int]:
     """Return those of some groups that have no pending letter, whatever the filter."""
     return set(ids) - {pair.group for pair in pairs_of(store, LetterFilter()) if pair.state in PENDING}
 
 
-def _lanes(store: Store, ids: Iterable[int]) -> list[letter_sql.GroupRow]:
+def _lanes(store: Reader, ids: Iterable[int]) -> list[letter_sql.GroupRow]:
     return store.query(letter_sql.letter_groups(ids=sorted(ids)))
 
 
-def _trends(store: Store, ids: Sequence[int]) -> dict[int, list[int]]:
+def _trends(store: Reader, ids: Sequence[int]) -> dict[int, list[int]]:
     """Return the letters of each group in the last hours, oldest first."""
     last = int(CURRENT.get().clock.wall() // 3600)
     hours = {group: [0] * HOURS for group in ids}
@@ -327,7 +332,7 @@ def _pending(states: dict[str, int]) -> int:
     return sum(letters for state, letters in states.items() if state in PENDING)
 
 
-def _nearest(store: Store, start: str) -> list[str]:
+def _nearest(store: Reader, start: str) -> list[str]:
     """Return the groups that share the longest prefix."""
     for length in range(len(start), -1, -1):
         is_askable = not length or _is_prefix(start[:length])
@@ -340,5 +345,5 @@ def _is_prefix(text: str) -> bool:
     return re.fullmatch(r"[a-z0-9:]+", text) is not None
 
 
-def _beginning(store: Store, start: str, limit: int) -> list[str]:
+def _beginning(store: Reader, start: str, limit: int) -> list[str]:
     return store.query(letter_sql.fingerprints(first=start, end=f"{start}\U0010ffff", limit=limit))

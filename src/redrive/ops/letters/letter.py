@@ -17,7 +17,7 @@ from redrive.core.decoding import prepare
 from redrive.engine.clock import instant
 from redrive.errors import LetterNotFoundError
 from redrive.ops.suggest import LAST_ID, id_hint
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import transfer as transfer_sql
 
@@ -87,7 +87,7 @@ class DeadLetter(LetterLine):
         return self.state not in PAST
 
 
-def get_letter(store: Store, letter_id: int) -> DeadLetter:
+def get_letter(store: Reader, letter_id: int) -> DeadLetter:
     """Return a dead letter; raises LetterNotFoundError whose hint lists ids close to it."""
     # An id beyond 64 bits cannot be asked for, let alone exist.
     rows = store.query(letter_sql.letter(letter=letter_id)) if 0 <= letter_id < LAST_ID else []
@@ -98,13 +98,13 @@ def get_letter(store: Store, letter_id: int) -> DeadLetter:
     return msgspec.convert(letter_facts(rows[0]), DeadLetter)
 
 
-def letters_of_job(store: Store, job: int) -> list[DeadLetter]:
+def letters_of_job(store: Reader, job: int) -> list[DeadLetter]:
     """Return the letters of a job, one for each round that failed, oldest first."""
     rows = store.query(letter_sql.letters_of_job(job=job))
     return [msgspec.convert(letter_facts(row), DeadLetter) for row in rows]
 
 
-def lines_of(store: Store, ids: Sequence[int]) -> list[LetterLine]:
+def lines_of(store: Reader, ids: Sequence[int]) -> list[LetterLine]:
     """Return the letters with these ids, in this order; those that are gone are left out."""
     rows = {row.id: row for row in store.query(letter_sql.letter_lines(ids=list(ids)))}
     found = [rows[letter] for letter in ids if letter in rows]

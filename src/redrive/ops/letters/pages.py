@@ -20,7 +20,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.letter import LetterLine, lines_of
 from redrive.ops.suggest import LAST_ID
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader
 from redrive.store.records import Call
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements.statement import Statement
@@ -43,7 +43,7 @@ class Page:
     next_cursor: str | None
 
 
-def list_letters(store: Store, which: LetterFilter, *, before: str | None = None, limit: int = 50) -> Page:
+def list_letters(store: Reader, which: LetterFilter, *, before: str | None = None, limit: int = 50) -> Page:
     """Return letters, newest first; the `next_cursor` of a page is the `before` of the next one."""
     whole("limit", limit, minimum=1, fix="50 is usual.")
     upper = (LATEST if which.until is None else which.until, 0)
@@ -56,7 +56,7 @@ def list_letters(store: Store, which: LetterFilter, *, before: str | None = None
     return Page(letters=lines, next_cursor=None if end is None else cursor_of(end))
 
 
-def positions_of(store: Store, which: LetterFilter) -> Iterator[list[Position]]:
+def positions_of(store: Reader, which: LetterFilter) -> Iterator[list[Position]]:
     """Yield the positions of all letters that match a filter, newest first, some thousands at a time."""
     upper = (LATEST if which.until is None else which.until, 0)
     lower = EARLIEST if which.since is None else which.since
@@ -71,7 +71,7 @@ def positions_of(store: Store, which: LetterFilter) -> Iterator[list[Position]]:
             upper = floor
 
 
-def pairs_of(store: Store, which: LetterFilter) -> list[letter_sql.Pair]:
+def pairs_of(store: Reader, which: LetterFilter) -> list[letter_sql.Pair]:
     """Return the groups and states that match a filter, with how many letters each has; exact if the filter is by group."""
     return store.query(letter_sql.letter_pairs(which=which.group_terms()))
 
@@ -99,7 +99,7 @@ def position_of(cursor: str) -> Position:
 
 
 def _positions(
-    store: Store, which: LetterFilter, *, upper: Position, lower: float, limit: int
+    store: Reader, which: LetterFilter, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
     """Return the newest positions between the bounds, and where the search ended, if not at the end."""
     walk = _walk_of(which, upper, lower) if which.ids is None else None
@@ -120,7 +120,7 @@ _Way = tuple[Call[letter_sql.LetterPlace], Statement[..., letter_sql.LetterPlace
 
 
 def _walk(
-    store: Store, which: LetterFilter, walk: _Way, *, upper: Position, lower: float, limit: int
+    store: Reader, which: LetterFilter, walk: _Way, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
     """Walk the letters of a key, run, owner or assignee, or the escalated ones, and leave out what does not match; so many at most.
 
@@ -163,7 +163,7 @@ def _walk_of(which: LetterFilter, before: Position, since: float) -> _Way | None
     return None
 
 
-def _named(store: Store, which: LetterFilter, upper: Position, lower: float, limit: int) -> list[Position]:
+def _named(store: Reader, which: LetterFilter, upper: Position, lower: float, limit: int) -> list[Position]:
     """Return the positions of the letters that a filter names."""
     asked = letter_sql.letters_by_id(which=which.terms(), before=upper, down_to=(lower, 0), limit=limit)
     return [*store.query(asked)]

@@ -21,7 +21,7 @@ from redrive.engine.replay.release import Obstacle
 from redrive.engine.runtime import CURRENT
 from redrive.ops.pipelines import workers
 from redrive.ops.replay.replays import get_replay
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.statements import replays as replay_sql
 
 SKIPPED_MAX: Final = 1_000
@@ -87,7 +87,12 @@ class ReplayReport:
 
 
 def report_of(store: Store, replay: int, *, skipped_max: int = SKIPPED_MAX) -> ReplayReport:
-    """Return the report of a replay, with at most `skipped_max` skipped letters; raises ReplayNotFoundError."""
+    """Return the report of a replay at one moment, with at most `skipped_max` skipped letters; raises ReplayNotFoundError."""
+    with store.reading() as moment:
+        return _report_of(moment, replay, skipped_max)
+
+
+def _report_of(store: Reader, replay: int, skipped_max: int) -> ReplayReport:
     known = get_replay(store, replay)
     counts = counts_of(store, replay)
     skips: list[tuple[str, int]] = [*store.query(replay_sql.replay_skips(replay=replay))]
@@ -147,7 +152,7 @@ def _skipped(rows: Sequence[replay_sql.SkippedLetter]) -> list[tuple[int, Obstac
 
 
 def _first_skipped(
-    store: Store, replay: int, kinds: Sequence[str], named: Sequence[tuple[int, Obstacle]]
+    store: Reader, replay: int, kinds: Sequence[str], named: Sequence[tuple[int, Obstacle]]
 ) -> dict[str, list[tuple[int, Obstacle]]]:
     """Return the first letters for each kind of obstacle; those that are not among the listed ones are queried."""
     first = {kind: [each for each in named if each[1].kind == kind][:FIRST_MAX] for kind in kinds}
@@ -158,11 +163,11 @@ def _first_skipped(
     }
 
 
-def _returned(store: Store, replay: int, counts: Counts) -> list[replay_sql.ReturnedLetters]:
+def _returned(store: Reader, replay: int, counts: Counts) -> list[replay_sql.ReturnedLetters]:
     return store.query(replay_sql.returned_of(replay=replay)) if counts.same + counts.other else []
 
 
-def waits_for(store: Store, replay: Replay, counts: Counts) -> str | None:
+def waits_for(store: Reader, replay: Replay, counts: Counts) -> str | None:
     """Return what a replay waits for; None if it has ended, or waits for nothing."""
     if replay.ended_at is not None:
         return None
@@ -179,13 +184,13 @@ def waits_for(store: Store, replay: Replay, counts: Counts) -> str | None:
     return blocked or (turn.why if isinstance(turn, Wait) else None)
 
 
-def _pause_reason(store: Store, replay: Replay) -> str:
+def _pause_reason(store: Reader, replay: Replay) -> str:
     """Return the reason given for a pause, in parentheses."""
     rows = store.query(replay_sql.last_pause_of(replay=replay.id)) if replay.status == "paused" else []
     return f" ({rows[0]})" if rows and rows[0] else ""
 
 
-def _blocked_by(store: Store, pipeline: str) -> str | None:
+def _blocked_by(store: Reader, pipeline: str) -> str | None:
     """Return what keeps the jobs of a pipeline from running."""
     if store.query(replay_sql.is_pipeline_paused(pipeline=pipeline))[0]:
         return f"somebody to resume the pipeline: redrive pipeline resume {pipeline}"
@@ -193,7 +198,7 @@ def _blocked_by(store: Store, pipeline: str) -> str | None:
     return f"{held} jobs of {pipeline} that are held" if held else None
 
 
-def _seconds_left(store: Store, replay: Replay, counts: Counts) -> float | None:
+def _seconds_left(store: Reader, replay: Replay, counts: Counts) -> float | None:
     if replay.status != "running" or not counts.waiting + counts.replaying:
         return None
     recent = replay_sql.last_ended_of(replay=replay.id, limit=SAMPLE_MAX)

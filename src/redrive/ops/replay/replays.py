@@ -25,7 +25,7 @@ from redrive.ops.audit import Actor, kept_change, safe_text
 from redrive.ops.letters.freeze import id_steps
 from redrive.ops.letters.job_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.ops.letters.preview import ReplayPreview, preview_replay
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.records import Step
 from redrive.store.statements import replays as replay_sql
 
@@ -137,7 +137,7 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
     return get_replay(store, replay)
 
 
-def get_replay(store: Store, replay: int) -> Replay:
+def get_replay(store: Reader, replay: int) -> Replay:
     """Return a replay; raises ReplayNotFoundError whose hint lists ids close to it."""
     rows = store.query(replay_sql.replay(replay=replay)) if 0 < replay < 2**62 else []
     if not rows:

@@ -17,7 +17,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError, RunError
 from redrive.ops.letters.pages import list_letters
 from redrive.ops.suggest import LAST_ID, unknown
-from redrive.store.protocol import Store
+from redrive.store.protocol import Reader, Store
 from redrive.store.statements import reports as report_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import workers as worker_sql
@@ -119,7 +119,7 @@ class Account:
         return self.difference == 0
 
 
-def retry_histogram(store: Store, scope: Scope) -> list[Bucket]:
+def retry_histogram(store: Reader, scope: Scope) -> list[Bucket]:
     """Count jobs by how many retries they needed: 0, 1, 2, and 3 or more."""
     check_scope(store, scope)
     if scope.run is None:
@@ -137,7 +137,7 @@ def retry_histogram(store: Store, scope: Scope) -> list[Bucket]:
     ]
 
 
-def error_ranking(store: Store, scope: Scope) -> list[ErrorReport]:
+def error_ranking(store: Reader, scope: Scope) -> list[ErrorReport]:
     """Return the error codes of failed attempts, the most frequent first."""
     check_scope(store, scope)
     if scope.run is None:
@@ -158,7 +158,7 @@ def error_ranking(store: Store, scope: Scope) -> list[ErrorReport]:
     ]
 
 
-def _category_of(store: Store, scope: Scope, code: str) -> str | None:
+def _category_of(store: Reader, scope: Scope, code: str) -> str | None:
     if code in CODES:
         return CODES[code].category.value
     # Attempts store only the code; the category of an application's own code is stored with its dead letters.
@@ -168,7 +168,7 @@ def _category_of(store: Store, scope: Scope, code: str) -> str | None:
     return found[0].category if found else None
 
 
-def stage_reliability(store: Store, scope: Scope) -> list[StageReport]:
+def stage_reliability(store: Reader, scope: Scope) -> list[StageReport]:
     """Return the outcomes of each stage's attempts, in the order of the stages."""
     check_scope(store, scope)
     if scope.run is None:
@@ -180,7 +180,12 @@ def stage_reliability(store: Store, scope: Scope) -> list[StageReport]:
 
 
 def account(store: Store, scope: Scope) -> Account:
-    """Count the jobs of a run, or else of a pipeline, by state, and independently in total."""
+    """Count the jobs of a run, or else of a pipeline, by state, and independently in total; at one moment, so that both agree."""
+    with store.reading() as moment:
+        return _account(moment, scope)
+
+
+def _account(store: Reader, scope: Scope) -> Account:
     check_scope(store, scope)
     items: int | None = None
     if scope.run is not None:
@@ -211,7 +216,7 @@ def account(store: Store, scope: Scope) -> Account:
     )
 
 
-def check_scope(store: Store, scope: Scope) -> None:
+def check_scope(store: Reader, scope: Scope) -> None:
     """Refuse a pipeline, a stage or a run that this database does not have."""
     lanes = store.query(worker_sql.lane_names())
     if scope.pipeline is not None and scope.pipeline not in {pipeline for pipeline, _ in lanes}:
@@ -224,7 +229,7 @@ def check_scope(store: Store, scope: Scope) -> None:
         _check_run(store, scope, scope.run)
 
 
-def _check_run(store: Store, scope: Scope, run: int) -> None:
+def _check_run(store: Reader, scope: Scope, run: int) -> None:
     rows = store.query(run_sql.run(run=run)) if 0 <= run < LAST_ID else []
     if not rows:
         last = [str(each) for each in store.query(run_sql.runs(limit=5))]

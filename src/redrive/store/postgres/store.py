@@ -8,8 +8,8 @@ time. A job is due by the clock of the worker that looks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, overload
 
@@ -27,10 +27,11 @@ from redrive.store.postgres.listen import ListenSignal, channel_of
 from redrive.store.postgres.migrations import SCHEMA_VERSION, open_schema, version_of
 from redrive.store.postgres.session import Session
 from redrive.store.postgres.settle import NotAsRememberedError, NotAtOnceError, at_once
+from redrive.store.postgres.snapshots import Snapshot, Snapshots
 from redrive.store.postgres.stage_transactions import ServerStageTransactions
 from redrive.store.postgres.submit import Submission, is_copied
 from redrive.store.postgres.transactions import Transactions
-from redrive.store.protocol import ChangeSignal
+from redrive.store.protocol import ChangeSignal, Reader
 from redrive.store.records import (
     Call,
     Child,
@@ -69,6 +70,7 @@ class PostgresStore:
         self.address = address_of(url)
         self._server = Server(self.address)
         self._transactions = Transactions(self._server)
+        self._snapshots = Snapshots(self._server)
         self._has_own_clock = clock == "server"
         self._pipelines: dict[LaneId, str] = {}
         self._installation = ""
@@ -231,7 +233,7 @@ class PostgresStore:
     def close(self) -> None:
         """See `Store.close`."""
         self._stages.close()
-        self._transactions.close()
+        self._transactions.close(self._snapshots.close)
 
     @overload
     def query(self, asked: Call[R], /) -> list[R]: ...
@@ -242,6 +244,16 @@ class PostgresStore:
         if isinstance(asked, str):
             return self._transactions.query(asked, *parameters)
         return asked.decode(self._transactions.query(asked.name, *asked.parameters))
+
+    @contextmanager
+    def reading(self) -> Generator[Reader]:
+        """See `Store.reading`."""
+        with self._transactions.mapped():
+            link = self._snapshots.take()
+        try:
+            yield Snapshot(link, self._transactions.mapped)
+        finally:
+            self._snapshots.give_back(link)
 
     @overload
     def apply(self, step: Call[R], /) -> list[list[R]] | None: ...

@@ -59,7 +59,7 @@ class Transactions:
 
     def read(self, text: bytes, parameters: Row = ()) -> list[Row]:
         """Run a query that only reads."""
-        with self._mutex, self._mapped():
+        with self._mutex, self.mapped():
             link = self._server.link()
             with self._kept(link), link.transaction() if self._server.is_pooled else nullcontext():
                 if self._server.is_pooled:
@@ -70,23 +70,24 @@ class Transactions:
         """Run a named query that only reads."""
         return self.read(SQL[name], parameters)
 
-    def close(self) -> None:
-        """Close the connection for good."""
+    def close(self, *others: Callable[[], None]) -> None:
+        """Close the connection for good, and others with it; not those that belong to the process this one was forked from."""
         with self._mutex:
             self._is_closed = True
             if os.getpid() == self._process:
-                self._server.drop()
+                for close in (*others, self._server.drop):
+                    close()
 
     def use(self, opened: Callable[[Link], T]) -> T:
         """Run something on the connection itself."""
-        with self._mutex, self._mapped():
+        with self._mutex, self.mapped():
             link = self._server.link()
             with self._kept(link):
                 return opened(link)
 
     def _repeated(self, written: Callable[[], T]) -> T:
         """Write, and once more if it stands in another's way."""
-        with self._mutex, self._mapped():
+        with self._mutex, self.mapped():
             for _ in range(TRIES - 1):
                 with suppress(*CONFLICTS):
                     return written()
@@ -140,7 +141,7 @@ class Transactions:
             raise
 
     @contextmanager
-    def _mapped(self) -> Generator[None]:
+    def mapped(self) -> Generator[None]:
         """Turn the errors of the driver into the store's."""
         database = self._server.address.name
         if os.getpid() != self._process:

@@ -27,7 +27,7 @@ from redrive.errors import (
     StoreUnavailableError,
 )
 from redrive.store.plan import IN_PLACE, NOTHING, Continuation, in_order
-from redrive.store.protocol import ChangeSignal
+from redrive.store.protocol import ChangeSignal, Reader
 from redrive.store.records import (
     Call,
     Child,
@@ -55,6 +55,7 @@ from redrive.store.sqlite.identity import identify
 from redrive.store.sqlite.migrations import Older, migrate, needs_migration, newest
 from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
+from redrive.store.sqlite.snapshots import Snapshot, Snapshots
 from redrive.store.sqlite.submit import Submission
 from redrive.store.statements.text import statements_of
 from redrive.store.steps import breaker_change, breaker_swap
@@ -89,6 +90,7 @@ class SqliteStore:
         self._pipelines: dict[LaneId, str] = {}
         self.callers = FileTransactions(self._path, self._pipelines)
         """See `Store.callers`."""
+        self._snapshots = Snapshots(self._path, self._copy if self._file_lock is None else None)
         self._process = os.getpid()
         self._is_closed = False
         self._files: tuple[int | None, ...] | None = None
@@ -286,6 +288,7 @@ class SqliteStore:
         """See `Store.close`."""
         with self._mutex:
             self._is_closed = True
+            self._snapshots.close()
             self._db.close()
             if self._file_lock is not None:
                 self._file_lock.close()
@@ -299,6 +302,20 @@ class SqliteStore:
         if isinstance(asked, str):
             return self.read(_SQL[asked], parameters)
         return asked.decode(self.read(_SQL[asked.name], asked.parameters))
+
+    @contextmanager
+    def reading(self) -> Generator[Reader]:
+        """See `Store.reading`."""
+        with self._mapped():
+            db = self._snapshots.take()
+        try:
+            yield Snapshot(db, self._mapped)
+        finally:
+            self._snapshots.give_back(db)
+
+    def _copy(self, into: sqlite3.Connection) -> None:
+        with self._reading() as db:
+            db.backup(into)
 
     @overload
     def apply(self, step: Call[R], /) -> list[list[R]] | None: ...

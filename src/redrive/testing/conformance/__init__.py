@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from redrive.testing.conformance.claims import ClaimTests
 from redrive.testing.conformance.leases import LeaseTests
+from redrive.testing.conformance.moments import MomentTests
 from redrive.testing.conformance.named_statements import StatementTests
 from redrive.testing.conformance.replays import ReplayTests
 from redrive.testing.conformance.runs import RunTests
@@ -35,6 +36,7 @@ class StoreConformance(
     SideEffectTests,
     LeaseTests,
     StatementTests,
+    MomentTests,
     ReplayTests,
     RunTests,
 ):
