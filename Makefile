@@ -176,6 +176,10 @@ ROWS ?= 1000000
 plans: setup-dev ## Check the plans of all hot statements on PostgreSQL with ROWS (1000000) rows: minutes
 	@REDRIVE_PLAN_ROWS=$(ROWS) $(PY) -m pytest -q -n 0 tests/unit/store/test_postgres_plans.py
 
+.PHONY: soak-postgres
+soak-postgres: setup-dev ## Faults of a PostgreSQL server under load, with how soon the work is back at its pace: 20 minutes
+	@$(PY) -m tests.faults.soak_postgres
+
 EXAMPLES ?= 5000
 .PHONY: fuzz
 fuzz: setup-dev ## Give EXAMPLES (5000) made-up inputs to whatever reads from outside: minutes
