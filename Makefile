@@ -156,6 +156,10 @@ test-fast: setup-dev ## The unit tests alone
 test-postgres: setup-dev ## The tests of every command over PostgreSQL, too
 	@REDRIVE_TEST_STORES=all $(PY) -m pytest -q -n $(JOBS) -k postgres tests/e2e
 
+.PHONY: app-tests-postgres
+app-tests-postgres: setup-dev setup-browser ## The whole suites of the applications, with their jobs on PostgreSQL
+	@REDRIVE_TEST_STORES=postgres $(PY) -m pytest -q -n $(JOBS) apps
+
 .PHONY: test-changed
 test-changed: setup-dev ## The tests that belong to the files that differ from origin
 	@$(PY) -m tools.changed_tests -q -n $(JOBS)

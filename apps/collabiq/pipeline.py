@@ -83,7 +83,7 @@ def write(page: Page, clients: Clients, ctx: Context) -> str:
 def own_clients() -> Generator[Clients]:
     """Open the clients of a process that runs one mail alone, because workers died of it."""
     settings = Settings.from_environment()
-    with connect(settings.root / "collabiq.db") as rd, open_clients(rd, settings) as clients:
+    with connect(settings.database) as rd, open_clients(rd, settings) as clients:
         yield clients
 
 

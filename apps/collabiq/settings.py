@@ -12,6 +12,7 @@ from typing import Final, Literal, Self, get_args, get_type_hints
 
 import msgspec
 
+from apps.database import database_of
 from redrive import ConfigurationError
 
 PREFIX: Final = "COLLABIQ_"
@@ -78,6 +79,11 @@ class Settings:
     def root(self) -> Path:
         """The folder of all output."""
         return Path(self.folder)
+
+    @property
+    def database(self) -> Path | str:
+        """The database of the jobs."""
+        return database_of(self.root / "collabiq.db")
 
     @property
     def secrets_needed(self) -> tuple[str, ...]:

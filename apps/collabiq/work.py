@@ -52,7 +52,7 @@ def opened(settings: Settings) -> Generator[tuple[Redrive, DlqFiles]]:
             fix="Choose a folder that this user can write to.",
         ) from None
     _, dlq = files_of(settings)
-    with connect(settings.root / "collabiq.db") as rd:
+    with connect(settings.database) as rd:
         yield rd, dlq
 
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from apps.database import database_of
 from redrive import ConfigurationError, register_secret
 
 PREFIX: Final = "FETCHBOX_"
@@ -144,9 +145,9 @@ class Settings:
         return Path(self.folder)
 
     @property
-    def database(self) -> Path:
+    def database(self) -> Path | str:
         """The database of redrive."""
-        return self.root / "fetchbox.db"
+        return database_of(self.root / "fetchbox.db")
 
     @property
     def storage(self) -> str:

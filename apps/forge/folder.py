@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from apps.database import database_of
 from apps.forge.artifacts import Artifacts
 from redrive import ConfigurationError, Redrive, RunReport
 from redrive.errors import RunError
@@ -19,9 +20,9 @@ class RunFolder:
     path: Path
 
     @property
-    def database(self) -> Path:
+    def database(self) -> Path | str:
         """The jobs, attempts and dead letters; the `redrive` command works on it."""
-        return self.path / "jobs.db"
+        return database_of(self.path / "jobs.db")
 
     @property
     def manifest(self) -> Path:

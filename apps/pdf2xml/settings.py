@@ -12,6 +12,7 @@ from typing import Final, Literal, Self
 
 import msgspec
 
+from apps.database import database_of
 from redrive import ConfigurationError
 
 PREFIX: Final = "PDF2XML_"
@@ -77,9 +78,9 @@ class Settings:
             )
 
     @property
-    def database(self) -> Path:
-        """The file of the jobs."""
-        return self.folder / "jobs.db"
+    def database(self) -> Path | str:
+        """The database of the jobs."""
+        return database_of(self.folder / "jobs.db")
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Self:

@@ -34,7 +34,8 @@ BEFORE: Final = 3
 AFTER: Final = 6
 BACK: Final = 0.9
 QUEUE_MAX: Final = 4_000
-BATCH: Final = 2_000
+BATCH: Final = 1_000
+"""One transaction: of several, those before a fault would be stored, and their ids not returned."""
 FAULT_SECONDS: Final = 10.0
 OF_WORKERS: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'redrive'"
@@ -214,7 +215,7 @@ def soak(here: Path, fault: str, window: float) -> list[str]:
         wrong.append(f"the workers ended with {ended}")
     if steady < least:
         wrong.append(f"not back at {BACK:.0%} within {AFTER * window:.0f} s")
-    return [f"{fault}: {each}" for each in wrong]
+    return [f"{fault}: {each}"[:300] for each in wrong]
 
 
 def _paces(paces: list[float]) -> str:

@@ -50,7 +50,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def rd(settings: Settings) -> Generator[Redrive]:
     # Jobs of every database have the same ids.
     STACKS.clear()
-    with connect(settings.root / "collabiq.db") as made:
+    with connect(settings.database) as made:
         yield made
 
 

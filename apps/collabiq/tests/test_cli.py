@@ -82,7 +82,7 @@ def test_a_run_reads_what_is_new_and_keeps_what_failed(told: Settings) -> None:
     assert shown["error_details"]["error_message"] == "the text of the mail is not readable"
     (command,) = re.findall(r"`redrive (dlq [^`]+)`", README)
     groups = CliRunner().invoke(
-        redrive, command.replace("data/", f"{told.folder}/").split(), env={"COLUMNS": "250"}
+        redrive, command.replace("data/collabiq.db", str(told.database)).split(), env={"COLUMNS": "250"}
     )
     assert groups.exit_code == 0
     assert "MAIL_UNREADABLE" in groups.output

@@ -17,7 +17,7 @@ from apps.criticizer.settings import Settings
 from apps.criticizer.tests.servers import Upstream
 from redrive import Pipeline
 from redrive.engine.worker.worker import Worker
-from redrive.store.sqlite.store import SqliteStore
+from redrive.store.protocol import Store
 from redrive.testing import InlineResult, run_inline
 from tests.inline import inline_parts
 
@@ -72,7 +72,7 @@ def served(settings: Settings) -> Pipeline:
     )
 
 
-def work(store: SqliteStore, settings: Settings) -> None:
+def work(store: Store, settings: Settings) -> None:
     """Let a worker do what is queued, in virtual time."""
 
     async def scene(clients: Clients) -> None:

@@ -42,7 +42,7 @@ def test_what_is_queued_is_done_by_a_watch(here: Path, repo: Path) -> None:
     assert queued == (0, "job 1 is queued: run criticizer watch to work on it\n")
     assert watched[0] == 0
     assert "2 findings (local)" in watched[1]
-    with connect(here / "redrive.db") as rd:
+    with connect() as rd:
         assert rd.jobs.counts() == {"complete": 1}
 
 
@@ -133,7 +133,7 @@ def test_the_same_order_twice_is_one_review_until_the_change_is_another_one(here
     assert "2 findings" in again[1]
     assert elsewhere == second
     assert "1 finding" in changed[1]
-    with connect(here / "redrive.db") as rd:
+    with connect() as rd:
         assert rd.jobs.counts() == {"complete": 3}
 
 

@@ -14,6 +14,7 @@ import pytest
 from apps.criticizer.pipeline import flow
 from apps.criticizer.tests.scenes import KEY, order
 from apps.criticizer.tests.servers import Fault, Mailbox, Upstream
+from apps.database import database_of
 from redrive import connect
 
 ROOT = Path(__file__).parents[3]
@@ -24,11 +25,11 @@ PATHS = {"fetch": "/change.patch", "llm": "/v1/chat/completions", "notify": "/ho
 class Workers:
     """Real `criticizer watch` processes on one database."""
 
-    def __init__(self, database: Path, environment: dict[str, str]) -> None:
+    def __init__(self, database: Path | str, log: Path, environment: dict[str, str]) -> None:
         self._command = [sys.executable, "-m", "apps.criticizer", "watch", "--until-idle", "--lease", "1"]
         self._command += ["--database-url", str(database), "--log-level", "debug"]
         self._environment = environment
-        self._log = database.with_suffix(".log")
+        self._log = log
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -45,12 +46,12 @@ class Workers:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
+def database(tmp_path: Path) -> Path | str:
+    return database_of(tmp_path / "jobs.db")
 
 
 @pytest.fixture
-def workers(database: Path, upstream: Upstream, mailbox: Mailbox) -> Generator[Workers]:
+def workers(database: Path | str, tmp_path: Path, upstream: Upstream, mailbox: Mailbox) -> Generator[Workers]:
     environment = {
         "CRITICIZER_LLM_KEY": KEY,
         "CRITICIZER_LLM_URL": f"{upstream.url}/v1",
@@ -58,7 +59,7 @@ def workers(database: Path, upstream: Upstream, mailbox: Mailbox) -> Generator[W
         "CRITICIZER_SMTP_URL": f"smtp://127.0.0.1:{mailbox.port}",
         "CRITICIZER_HOSTS": upstream.address,
     }
-    made = Workers(database, environment)
+    made = Workers(database, tmp_path / "jobs.log", environment)
     yield made
     for each in made.started:
         each.kill()
@@ -66,7 +67,7 @@ def workers(database: Path, upstream: Upstream, mailbox: Mailbox) -> Generator[W
 
 
 def test_after_kill_9_in_every_stage_people_are_told_once(
-    database: Path, workers: Workers, upstream: Upstream
+    database: Path | str, workers: Workers, upstream: Upstream
 ) -> None:
     """Of three jobs one is in each stage; its request was carried out, and its answer never comes."""
     with connect(database) as rd:
@@ -99,7 +100,7 @@ def test_after_kill_9_in_every_stage_people_are_told_once(
 
 
 def test_after_kill_9_a_mail_that_was_taken_is_sent_again_under_the_same_id(
-    database: Path, workers: Workers, upstream: Upstream, mailbox: Mailbox
+    database: Path | str, workers: Workers, upstream: Upstream, mailbox: Mailbox
 ) -> None:
     """SMTP has no idempotency key; whoever receives the mail twice knows by its Message-ID."""
     with connect(database) as rd:

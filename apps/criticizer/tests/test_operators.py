@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 from typing import cast
@@ -17,29 +16,38 @@ from apps.criticizer.review import INSTRUCTIONS
 from apps.criticizer.settings import Settings
 from apps.criticizer.tests.scenes import KEY, answer, order, served
 from apps.criticizer.tests.servers import Fault, Upstream, openai_error
+from apps.database import database_of
 from redrive import Redrive, connect
 from redrive.errors import ConfigurationError, EvidenceMissingError
+from redrive.store.postgres.store import PostgresStore
+from redrive.store.sqlite.store import SqliteStore
+from tests.embedded import read_rows
 
 MODEL = "/v1/chat/completions"
 PLANTED = "hunter2trooper"
 VALUES = {"payload", "input", "result", "value"}
 """Where jobs keep what they work on."""
+COLUMNS: dict[type, str] = {
+    SqliteStore: "SELECT m.name, c.name FROM sqlite_schema m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'",
+    PostgresStore: "SELECT table_name::text, column_name::text FROM information_schema.columns WHERE table_schema = current_schema()",
+}
+"""Every column of every table."""
 
 
 @pytest.fixture
 def rd(tmp_path: Path) -> Generator[Redrive]:
-    with connect(tmp_path / "jobs.db") as opened:
+    with connect(database_of(tmp_path / "jobs.db")) as opened:
         yield opened
 
 
-def everything_told(rd: Redrive, database: Path) -> str:
+def everything_told(rd: Redrive) -> str:
     """Return every column of every table, but for the values jobs work on, and what is shown to operators."""
-    db = sqlite3.connect(database)
     told: list[str] = []
-    for (table,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
-        columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})") if name not in VALUES]
-        told += [str(row) for row in db.execute(f"SELECT {', '.join(columns)} FROM {table}")]
-    db.close()
+    tables: dict[str, list[str]] = {}
+    for table, name in read_rows(rd, COLUMNS[type(rd.store)]):
+        tables.setdefault(table, []).extend([name] if name not in VALUES else [])
+    for table, columns in tables.items():
+        told += [str(row) for row in read_rows(rd, f"SELECT {', '.join(columns)} FROM {table}")]
     stories = [rd.letters.show(line.id) for line in rd.letters.list().letters]
     return "\n".join((*told, *map(str, stories), *(line.decode() for line in rd.letters.export())))
 
@@ -92,7 +100,7 @@ def test_no_prompt_no_answer_and_no_secret_is_told_anywhere(
     assert PLANTED not in sent
     assert "<redacted:password>" in sent
     assert len(rd.letters.list().letters) == 1
-    everything = everything_told(rd, tmp_path / "jobs.db") + caplog.text
+    everything = everything_told(rd) + caplog.text
     for secret in (PLANTED, KEY, "eval(", "You review a change", "sum(prices)", settings.webhook_url):
         assert secret not in everything
 

@@ -13,7 +13,7 @@ from apps.criticizer.settings import Settings
 from apps.criticizer.tests.scenes import order, run, work
 from apps.criticizer.tests.servers import Fault, Upstream
 from redrive import Redrive
-from redrive.store.sqlite.store import SqliteStore
+from redrive.store.protocol import Store
 from redrive.testing import VirtualClock, virtual_time
 
 PATHS = {"fetch": "/change.patch", "llm": "/v1/chat/completions", "notify": "/hook"}
@@ -26,10 +26,8 @@ def clock() -> Generator[VirtualClock]:
 
 
 @pytest.fixture
-def store(clock: VirtualClock) -> Generator[SqliteStore]:
-    made = SqliteStore(":memory:")
-    yield made
-    made.close()
+def store(clock: VirtualClock, memory: Store) -> Store:
+    return memory
 
 
 def waits(settings: Settings, upstream: Upstream, failing: str, *, seed: int) -> list[float]:
@@ -128,7 +126,7 @@ def test_every_stage_has_five_attempts_of_its_own(upstream: Upstream, settings: 
 @pytest.mark.req("CR-3.3", "CR-4.1", "CR-4.2")
 @pytest.mark.parametrize("failing", list(PATHS))
 def test_an_exhausted_stage_leaves_a_letter_of_its_own_and_keeps_what_was_done(
-    upstream: Upstream, settings: Settings, store: SqliteStore, failing: str
+    upstream: Upstream, settings: Settings, store: Store, failing: str
 ) -> None:
     rd = Redrive(store)
     job = rd.submit(flow, order(upstream))

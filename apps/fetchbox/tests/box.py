@@ -126,6 +126,10 @@ class Box:
     metrics: str
 
     @property
+    def database(self) -> Path | str:
+        return self.environment.get("REDRIVE_DATABASE_URL") or self.folder / "data" / "fetchbox.db"
+
+    @property
     def objects(self) -> Path:
         return self.folder / "data" / "objects"
 

@@ -82,6 +82,7 @@ def box(
     gcs: Cloud,
     azure: Cloud,
     broker: Broker,
+    installation: dict[str, str],
 ) -> Generator[Box]:
     folder = tmp_path_factory.mktemp("fetchbox")
     with ExitStack() as stack:
@@ -97,6 +98,7 @@ def box(
             (plugin / name).parent.mkdir(parents=True, exist_ok=True)
             (plugin / name).write_text(text)
         environment = environment_of(folder, config, plugin, s3, broker) | clouds.environment(gcs, azure)
+        environment |= installation
         api = Process(
             [sys.executable, "-m", "apps.fetchbox", "serve", "--port", "0"], environment, folder / "api.log"
         )

@@ -17,6 +17,7 @@ from apps.fetchbox.settings import Settings
 from apps.fetchbox.tests.box import Box, until
 from redrive import connect
 from redrive.errors import StoreUnavailableError
+from redrive.store.postgres.store import PostgresStore
 from redrive.store.sqlite.store import SqliteStore
 
 URL = "http://example.org/x"
@@ -109,7 +110,7 @@ def test_a_manifest_that_breaks_a_rule_is_refused_by_field_and_code(
 
 @pytest.mark.req("FB-2.1")
 def test_a_refused_manifest_leaves_nothing_behind(box: Box) -> None:
-    with connect(box.folder / "data" / "fetchbox.db") as rd:
+    with connect(box.database) as rd:
         before = [report.id for report in rd.runs.latest(1)]
         kept = sorted(str(each) for each in (box.objects / "manifests").rglob("*.json"))
         for body in (manifest(type="nothing"), manifest(version=3), manifest(type="refusing")):
@@ -249,20 +250,21 @@ def test_with_tenants_a_request_needs_a_token_and_sees_its_own_jobs_only(
 
 @pytest.mark.req("FB-2.2")
 def test_a_store_that_is_away_is_tried_three_times_and_then_answered_with_503(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database_url: str | None
 ) -> None:
     app = make_app(Settings(folder=str(tmp_path / "data"), nats_url="nats://127.0.0.1:1"))
     outages = 0
-    apply = SqliteStore.apply
+    kind = PostgresStore if database_url else SqliteStore
+    apply = kind.apply
 
-    def away(self: SqliteStore, *steps: Any) -> Any:
+    def away(self: Any, *steps: Any) -> Any:
         nonlocal outages
         if steps[0].name == "open_run" and outages > 0:
             outages -= 1
             raise StoreUnavailableError(database="x", cause="away")
         return apply(self, *steps)
 
-    monkeypatch.setattr(SqliteStore, "apply", away)
+    monkeypatch.setattr(kind, "apply", away)
     with TestClient(app) as client:
         outages = 2
         healed = client.post("/jobs", json=manifest())

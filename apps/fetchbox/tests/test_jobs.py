@@ -32,7 +32,7 @@ def test_resources_become_objects_below_the_prefix(box: Box) -> None:
         b"0" * 100,
         b"29" * 100,
     ]
-    with connect(box.folder / "data" / "fetchbox.db") as rd:
+    with connect(box.database) as rd:
         run = int(str(rd.store.query("run_with_key", "fetchbox", str(snapshot["job_id"]))[0][0]))
         jobs = [line.id for line in rd.jobs.list(run=run, limit=100)]
     left = {each.name.partition(".")[0] for each in (box.folder / "data" / "spool").iterdir()}

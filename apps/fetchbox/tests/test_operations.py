@@ -68,10 +68,11 @@ def test_the_consumer_counts_by_code_and_replays(box: Box) -> None:
 
 
 def test_a_worker_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing(
-    box: Box, tmp_path: Path
+    box: Box, tmp_path: Path, database_url: str | None
 ) -> None:
     environment = {
         **box.environment,
+        "REDRIVE_DATABASE_URL": database_url or "",
         "FETCHBOX_FOLDER": str(tmp_path / "data"),
         "FETCHBOX_TIMEOUT_SECONDS": "20",
         "FETCHBOX_LEASE": "1",
@@ -172,7 +173,7 @@ def test_the_breaker_of_a_dead_origin_holds_its_own_tasks_only(box: Box, tmp_pat
 
 
 def test_retention_is_a_schedule_of_the_engine(box: Box) -> None:
-    with connect(box.folder / "data" / "fetchbox.db") as rd:
+    with connect(box.database) as rd:
         (schedule,) = rd.schedules.list()
 
     day = 86_400.0

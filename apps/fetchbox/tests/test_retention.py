@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Generator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,6 +22,7 @@ from redrive.ops.audit import operations
 from redrive.sinks.nats import connected
 from redrive.testing import VirtualClock, virtual_time
 from redrive.web import ProblemError
+from tests.embedded import read_rows
 from tests.inline import at_once
 
 DAY = 86_400.0
@@ -53,10 +52,10 @@ def worked(rd: Redrive, settings: Settings) -> tuple[float, float]:
         return bool(rd.letters.list().letters[0].receipts)
 
     until(is_delivered)
-    with closing(sqlite3.connect(settings.database)) as direct:
-        ((first, last),) = direct.execute(
-            "SELECT min(at), max(at) FROM (SELECT finished_at AS at FROM jobs UNION ALL SELECT ended_at FROM runs)"
-        )
+    ((first, last),) = read_rows(
+        rd,
+        "SELECT min(at), max(at) FROM (SELECT finished_at AS at FROM jobs UNION ALL SELECT ended_at FROM runs) ends",
+    )
     return first, last
 
 

@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No setting of this machine reaches a test, and no test leaves anything for the next."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "REDRIVE_DATABASE_URL", "HTTP_PROXY", "ALL_PROXY"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(flows, "STATE", flows.State())

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from apps.forge import work
+from apps.forge.folder import RunFolder
 from apps.forge.spec import load_spec
 from apps.forge.tests import flows
 from apps.forge.tests.conftest import Forge, numbered, read_lines
@@ -69,6 +70,7 @@ def test_a_run_is_judged_by_its_share_of_successes(
     assert msgspec.json.decode(Path("out/manifest.json").read_bytes())["status"] == status
 
 
+@pytest.mark.sqlite
 @pytest.mark.req("FG-1.3")
 def test_at_every_moment_the_total_is_what_succeeded_failed_was_cancelled_and_is_open(
     samples: Callable[..., Path], clock: VirtualClock
@@ -82,7 +84,7 @@ def test_at_every_moment_the_total_is_what_succeeded_failed_was_cancelled_and_is
         assert report is not None
         assert report.total == report.succeeded + report.dead + report.cancelled + report.open
         seen.append((report.total, report.open))
-        with connect("out/jobs.db") as rd:
+        with connect(RunFolder(Path("out")).database) as rd:
             assert rd.reports.account(run=report.id).adds_up
 
     order = work.Order(out=Path("out"), input=samples(numbered(3_000)), on_progress=look)

@@ -25,6 +25,7 @@ from apps.forge.example.embedding import DIMENSIONS, embedder
 from apps.forge.example.endpoint import Endpoint
 from apps.forge.example.model import Model
 from apps.forge.example.settings import Settings
+from apps.forge.folder import RunFolder
 from apps.forge.tests.conftest import Forge, read_lines
 from redrive import ConfigurationError, Fail, classify, connect
 
@@ -140,7 +141,7 @@ def test_after_kill_9_resume_loses_nothing_and_repeats_no_committed_stage(
     assert [each["sample"] for each in found] == list(range(200))
     assert {each["status"] for each in found} == {"complete", "failed"}
     crashed = 0
-    with connect("out/jobs.db") as rd:
+    with connect(RunFolder(Path("out")).database) as rd:
         for each in found:
             attempts = rd.job(each["job"]).attempts()
             ended = Counter((one.stage, one.outcome) for one in attempts)

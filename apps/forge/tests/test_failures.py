@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from apps.forge.example.endpoint import Endpoint
+from apps.forge.folder import RunFolder
 from apps.forge.tests import flows
 from apps.forge.tests.conftest import Forge, numbered, read_lines, telemetry_of
 from redrive import connect
@@ -31,7 +32,7 @@ def failed(forge: Forge, samples: Callable[..., Path], clock: VirtualClock) -> P
 
 @pytest.mark.req("FG-5.1", "FG-5.3")
 def test_the_dead_letters_have_stage_error_and_time_and_are_listed_newest_first(failed: Path) -> None:
-    with connect(failed / "jobs.db") as rd:
+    with connect(RunFolder(failed).database) as rd:
         found = rd.letters.list(pipeline="plain").letters
 
     assert [each.id for each in found] == sorted((each.id for each in found), reverse=True)
@@ -179,7 +180,7 @@ def test_reprocessing_stops_when_the_stage_is_not_fixed(failed: Path, forge: For
     assert [
         each["sample"] for each in read_lines(failed / "samples.jsonl") if each["status"] == "failed"
     ] == [2, 3, 4, 5, 6]
-    with connect(failed / "jobs.db") as rd:
+    with connect(RunFolder(failed).database) as rd:
         assert [each.status for each in rd.replays.list()] == ["stopped"]
 
 

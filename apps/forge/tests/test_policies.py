@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from apps.forge.folder import RunFolder
 from apps.forge.policy import policy
 from apps.forge.tests import flows
 from apps.forge.tests.conftest import Forge, numbered, telemetry_of
@@ -104,7 +105,7 @@ def test_every_attempt_is_a_row_with_the_config_that_the_manifest_has(
     forge("run", f"{SPEC}:plain", "--input", samples(numbered(2)), "--out", "out")
 
     manifest = msgspec.json.decode(Path("out/manifest.json").read_bytes())
-    with connect("out/jobs.db") as rd:
+    with connect(RunFolder(Path("out")).database) as rd:
         rows = rd.job(2).attempts()
     assert [(each.stage, each.attempt, each.outcome, each.code) for each in rows] == [
         ("square", 1, "ok", None),

@@ -169,6 +169,7 @@ def test_a_run_that_has_ended_is_not_resumed(forge: Forge, clock: VirtualClock) 
     assert Path("out/manifest.json").read_bytes() == before
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("command", ["stats", "reprocess", "pause"])
 def test_a_run_that_was_killed_before_its_start_has_nothing_to_show(
     command: str, forge: Forge, clock: VirtualClock

@@ -24,15 +24,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
-    site = Site(tmp_path_factory.mktemp("pdf2xml") / "site")
+def running(tmp_path_factory: pytest.TempPathFactory, installation: dict[str, str]) -> Generator[Site]:
+    site = Site(tmp_path_factory.mktemp("pdf2xml") / "site", installation)
     yield site
     site.end()
 
 
 @pytest.fixture
-def site(running: Site) -> Site:
+def site(running: Site, installation: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Site:
     """The installation, well and with its usual worker."""
+    for name, value in installation.items():
+        # What runs in this process works on the same jobs.
+        monkeypatch.setenv(name, value)
     running.reset()
     running.worker()
     return running

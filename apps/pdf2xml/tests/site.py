@@ -17,9 +17,10 @@ import httpx
 from apps.pdf2xml.demo import Process
 from apps.pdf2xml.pipeline import BREAKER
 from apps.pdf2xml.settings import Settings
+from redrive import connect
 from redrive.ops.audit import Actor
 from redrive.ops.breakers import breakers, move
-from redrive.store.sqlite.store import SqliteStore
+from redrive.store.protocol import Store
 
 PATIENCE = 90.0
 Answer = dict[str, Any]
@@ -37,7 +38,8 @@ def until(condition: Callable[[], object], what: str = "") -> Any:
 class Site:
     """Gateway, API and worker on one folder. The worker is started anew when a test wants other settings."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str], **settings: Any) -> None:
+        self._environment = environment
         folder.mkdir(parents=True, exist_ok=True)
         plain = Settings(
             folder=folder,
@@ -54,11 +56,13 @@ class Site:
         self._admin = httpx.Client(base_url=self.gateway.url, timeout=PATIENCE, trust_env=False)
 
     def _start(self, *arguments: str, settings: Settings) -> Process:
-        return Process(arguments, settings.environment(), settings.folder / f"{arguments[0]}.log")
+        return Process(
+            arguments, settings.environment() | self._environment, settings.folder / f"{arguments[0]}.log"
+        )
 
     @property
-    def store(self) -> SqliteStore:
-        return SqliteStore(self.settings.database)
+    def store(self) -> Store:
+        return connect(self.settings.database).store
 
     def worker(self, **changes: Any) -> Process:
         """Have exactly one worker run, with these settings; return it."""

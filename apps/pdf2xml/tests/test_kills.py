@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,7 +25,8 @@ def test_a_result_that_was_written_before_the_worker_died_is_not_made_again(
 ) -> None:
     site.no_worker()
     job = visitor.submit(pdf("Written once."))
-    ((payload,),) = [row[:1] for row in site.store.query("exported_values", job)]
+    with closing(site.store) as store:
+        ((payload,),) = [row[:1] for row in store.query("exported_values", job)]
     token = str(payload).partition('"token":"')[2].partition('"')[0]
     # As if an earlier attempt had finished, and its commit had been lost.
     (site.settings.folder / "results" / f"{job}-{token}.xml").write_text("<document>before</document>")
