@@ -13,6 +13,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from redrive import Redrive, connect
+from redrive.cli.commands import worker as worker_command
+from redrive.cli.commands.worker import connect_when_started
+from redrive.engine.worker.worker import RESEND_SECONDS
+from redrive.errors import StoreUnavailableError
+from redrive.testing import VirtualClock
 from tests.databases import Schemas
 from tests.e2e.shell import Shell, until
 
@@ -104,7 +110,13 @@ def test_a_server_that_is_not_there_is_one_line_with_the_fix(run: Run) -> None:
     ("url", "rule"),
     [
         (f"postgresql://ann:{SECRET}@[host/shop", "libpq can read"),
-        (f"postgresql://ann:{SECRET}@host/shop?nonsense=1", "libpq can read"),
+        (f"postgresql://ann:{SECRET}@host/shop?nonsense=1", "libpq does not know, got '?nonsense=...'"),
+        (f"postgresql://ann:{SECRET}@host/shop?sslmod=require", "Did you mean sslmode?"),
+        (f"postgresql://ann:{SECRET}@host:abc/shop", "must have a port from 1 to 65535, got 'abc'"),
+        (
+            f"postgresql://ann:{SECRET}@one:5432,two:99999/shop",
+            "must have a port from 1 to 65535, got '99999'",
+        ),
         (f"postgresql://ann:{SECRET}@host/shop?schema=a-b", "must name a schema"),
         (f"mysql://ann:{SECRET}@host/shop", "must be a path"),
     ],
@@ -114,8 +126,33 @@ def test_an_address_that_cannot_be_read_is_refused_without_its_password(
 ) -> None:
     code, output = run("job", "list", "--database-url", url)
 
-    assert code != 0
+    assert code == 2
     assert_one_line(output, rule)
+
+
+def test_a_worker_waits_for_a_server_that_starts(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = [
+        StoreUnavailableError(database="shop", cause="FATAL: the database system is shutting down"),
+        StoreUnavailableError(database="shop", cause="FATAL: the database system is starting up"),
+        None,
+        StoreUnavailableError(database="shop", cause="connection refused"),
+    ]
+
+    def connected(url: str) -> Redrive:
+        if (error := found.pop(0)) is not None:
+            raise error
+        return connect(url)
+
+    monkeypatch.setattr(worker_command, "connect", connected)
+    before = clock.monotonic()
+
+    with connect_when_started(str(tmp_path / "jobs.db")):
+        assert clock.monotonic() - before == 2 * RESEND_SECONDS
+    assert caplog.text.count("waiting for the database") == 2
+    with pytest.raises(StoreUnavailableError, match="connection refused"):
+        connect_when_started("shop")
 
 
 @pytest.fixture

@@ -28,13 +28,19 @@ from redrive.cli.supervisor import Supervisor
 from redrive.client.connection import Redrive, connect
 from redrive.core.arguments import whole
 from redrive.core.units import plural
+from redrive.engine.outage import Outage
 from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.health import check_port
+from redrive.engine.worker.worker import RESEND_SECONDS
+from redrive.errors import StoreUnavailableError
 from redrive.ops.pipelines import stale_lanes
 
 logger = logging.getLogger("redrive.cli")
 
 LOOPBACK: Final = "127.0.0.1"
+STARTS: Final = "the database system is"
+"""What PostgreSQL says while it starts, recovers or shuts down."""
 
 
 Metrics = Annotated[
@@ -134,7 +140,7 @@ class _Settings:
 def _work(pipelines: Sequence[Pipeline], how: _Settings) -> int:
     """Work in this process."""
     counting = measured(how.database_url, how.host, how.metrics, how.count_in)
-    with connect(how.database_url) as rd, counting:
+    with connect_when_started(how.database_url) as rd, counting:
         _report_served(rd, pipelines)
         ending = rd.work(
             pipelines,
@@ -147,6 +153,19 @@ def _work(pipelines: Sequence[Pipeline], how: _Settings) -> int:
     if ending == "held":
         print_message("all jobs that are left are held: redrive doctor reports why")
     return HELD if ending == "held" else DONE
+
+
+def connect_when_started(database_url: str | None) -> Redrive:
+    """Connect; while its server starts or stops, wait as a worker does that runs already."""
+    outage, clock = Outage(logger), CURRENT.get().clock
+    while True:
+        try:
+            return connect(database_url)
+        except StoreUnavailableError as error:
+            if STARTS not in error.cause:
+                raise
+            outage.failed("waiting for the database: %s", error)
+            clock.sleep(RESEND_SECONDS)
 
 
 def _supervise(targets: Sequence[str], processes: int, how: _Settings) -> int:

@@ -9,7 +9,9 @@ transaction's: settings are made in each one, nothing stays prepared, and nobody
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -17,6 +19,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from redrive.errors import (
     ConfigurationError,
@@ -31,6 +34,7 @@ from redrive.store.records import Row
 
 DEFAULT_SCHEMA: Final = "redrive"
 OLDEST_SERVER: Final = 14
+PORT_MAX: Final = 65_535
 LOCK_SECONDS: Final = 30
 """How long a statement waits for a lock; also how long a worker that hangs in a transaction keeps its locks."""
 DEFAULTS: Final = {
@@ -55,6 +59,14 @@ _END: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2"
 )
 _AT_WORK: Final = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Client'"
+_HOLDER: Final = """SELECT activity.pid, application_name, to_char(query_start, 'YYYY-MM-DD HH24:MI:SS TZ'), mode,
+    coalesce(relname, 'the whole schema')
+FROM pg_locks held JOIN pg_stat_activity activity ON activity.pid = held.pid LEFT JOIN pg_class ON pg_class.oid = relation
+WHERE granted AND held.pid <> pg_backend_pid() AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND ((relnamespace = to_regnamespace($1::text) AND relkind = 'r') OR (locktype = 'advisory' AND mode = 'ExclusiveLock'))
+ORDER BY array_position(ARRAY['AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
+    'ShareUpdateExclusiveLock', 'RowExclusiveLock', 'RowShareLock', 'AccessShareLock'], mode), xact_start LIMIT 1"""
+"""Who holds a lock on a table of a schema, or the one that migrations and rare rows take; the strongest and oldest first."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 Link = WatchedConnection
@@ -80,8 +92,11 @@ def address_of(url: str) -> Address:
         parts = urlsplit(url)
         asked = parse_qsl(parts.query, keep_blank_values=True)
         rest = urlencode([(name, value) for name, value in asked if name != "schema"])
+        _check_options(name for name, _ in asked)
         conninfo = urlunsplit(parts._replace(query=rest))
         known = conninfo_to_dict(conninfo)
+    except ConfigurationError:
+        raise
     except (psycopg.Error, ValueError):
         # What libpq says about it repeats the address, with its password.
         raise ConfigurationError(
@@ -90,6 +105,7 @@ def address_of(url: str) -> Address:
             rule="must be an address that libpq can read",
             fix="postgresql://user@host:5432/name, for example; encode special characters in a password (%40 for @).",
         ) from None
+    _check_ports(str(known.get("port", "")))
     schema = next((value for name, value in asked if name == "schema"), DEFAULT_SCHEMA)
     if not _NAME.fullmatch(schema):
         raise ConfigurationError(
@@ -99,6 +115,34 @@ def address_of(url: str) -> Address:
             fix="postgresql://host/name?schema=redrive, for example.",
         )
     return Address(conninfo, schema, _name_of(known, schema))
+
+
+def _check_options(names: Iterable[str]) -> None:
+    """Refuse options that nobody knows."""
+    options = {option.keyword.decode() for option in Conninfo.get_defaults()} | {"schema", "ssl"}
+    for name in names:
+        if name not in options:
+            similar = get_close_matches(name, options, 1)
+            raise ConfigurationError(
+                field="connect(url)",
+                value=f"?{name}=...",
+                rule="has an option that libpq does not know",
+                fix=f"Did you mean {similar[0]}?"
+                if similar
+                else "schema= and the options of libpq are known.",
+            )
+
+
+def _check_ports(ports: str) -> None:
+    """Refuse a port that is none; several hosts may have one each."""
+    for port in ports.split(","):
+        if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
+            raise ConfigurationError(
+                field="connect(url)",
+                value=port,
+                rule=f"must have a port from 1 to {PORT_MAX}",
+                fix="postgresql://user@host:5432/name, for example.",
+            )
 
 
 def _name_of(known: dict[str, Any], schema: str) -> str:
@@ -204,6 +248,28 @@ class Server:
         link, self._link = self._link, None
         if link is not None:
             link.close()
+
+
+def holder_of_lock(link: Link, address: Address) -> str:
+    """Return who holds the strongest lock on a table of ours now, and for longest; an empty text if nobody does.
+
+    Whoever did not get it waits no more, so that the server does not know any longer for whom it was.
+    """
+    row = link.execute(_HOLDER, (address.schema,)).fetchone()
+    if row is None:
+        return ""
+    pid, program, since, mode, place = row
+    began = since or "at a time that this role may not see"
+    return f"pid {pid} ({program or 'no application_name'}, query started {began}) holds {mode} on {place}"
+
+
+def lock_not_granted(error: Exception, address: Address, holder: str) -> StoreUnavailableError:
+    """Return the error of a statement that did not get a lock, with who holds it."""
+    return StoreUnavailableError(
+        database=address.name,
+        cause=f"{_one_line(error)}: {holder}",
+        hint="Wait until it ends, or end it: SELECT pg_terminate_backend(...) with its pid.",
+    )
 
 
 def error_of(error: Exception, address: Address) -> StoreError:

@@ -18,11 +18,13 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from redrive.errors import StoreRefusedError
-from redrive.store.postgres.connection import Link, Server, error_of
+from redrive.store.postgres.connection import Link, Server, error_of, holder_of_lock, lock_not_granted
 from redrive.store.postgres.session import SQL, Session
 from redrive.store.records import Row
 
 CONFLICTS: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+WAITED: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
+"""Errors of statements that waited for too long."""
 TRIES: Final = 5
 """How often a transaction is tried that stands in another's way."""
 ASKED_MAX: Final = 20
@@ -159,4 +161,14 @@ class Transactions:
         try:
             yield
         except (psycopg.Error, OSError, UnicodeError, OverflowError) as error:
+            if holder := self._holder(error):
+                raise lock_not_granted(error, self._server.address, holder) from error
             raise error_of(error, self._server.address) from error
+
+    def _holder(self, error: Exception) -> str:
+        """Return who holds the lock that a statement did not get; an empty text for other errors."""
+        if not isinstance(error, WAITED):
+            return ""
+        with suppress(psycopg.Error):
+            return holder_of_lock(self._server.link(), self._server.address)
+        return ""
