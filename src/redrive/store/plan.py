@@ -1,19 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Continue in place: jobs whose stage is done and that the same worker leases for their next stage in the same commit.
+"""The plan of a worker's commit, the same for every store: what it may claim, which jobs continue in place, and what it answers.
 
-They skip the queue: one row is written instead of two. They count against what the worker wants, so that limits hold as for any
-other claim.
+A job continues in place if its stage is done and the same worker leases it for its next stage in the same commit. It skips the
+queue: one row is written instead of two. It counts against what the worker wants, so that limits hold as for any other claim. How
+a plan is carried out is each store's own.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable
-from typing import Final
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Row, Settlement
+from redrive.errors import ConfigurationError
+from redrive.store.records import (
+    Child,
+    ClaimedJob,
+    ClaimRequest,
+    Exchange,
+    JobId,
+    LaneId,
+    Row,
+    Settlement,
+)
+
+Db = TypeVar("Db")
+InsertChild = Callable[[Db, Child, float, JobId], JobId]
+"""Stores a job that a stage submitted, in a transaction, at a time, for a parent; returns its id."""
 
 IN_PLACE: Final = 1 << 39
 """A bit in the tokens of jobs that continue in place; the tokens of commits stay below it."""
@@ -74,6 +89,60 @@ class Continuation:
         limits = {lane: self._room.get(lane, limit) for lane, limit in want.limits.items()}
         limit = want.limit - len(self.taken)
         return msgspec.structs.replace(want, limit=limit, limits=limits, slots=self._slots)
+
+
+class ExchangePlan(Generic[Db]):
+    """What a worker commits. It may be carried out again, and in another way."""
+
+    def __init__(
+        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
+    ) -> None:
+        self.worker = worker
+        self.done = done
+        self.now = now
+        self.token = token
+        self.tokens = (worker, token, token | IN_PLACE)
+        """Whose leases, and the tokens of this commit: of what is claimed, and of what continues in place."""
+        self._want = want
+        self._children: list[tuple[JobId, Child, JobId]] = []
+        self._why: dict[JobId, ConfigurationError] = {}
+
+    @property
+    def children(self) -> list[JobId]:
+        """The jobs that stages have submitted."""
+        return [made for _, _, made in self._children]
+
+    def continuation(self, paused: str, *, may_claim: bool = True) -> tuple[Continuation, frozenset[LaneId]]:
+        """Return what continues in place, and the paused lanes, which are given as JSON."""
+        lanes = frozenset(msgspec.json.decode(paused, type=list[LaneId]))
+        want = self._want if may_claim else NOTHING
+        return Continuation(want, lanes, token=self.token | IN_PLACE, now=self.now), lanes
+
+    def inserting(self, insert: InsertChild[Db]) -> Callable[[Db, Child, float, JobId], None]:
+        """Return what stores a job that a stage submitted, and remembers its id, or why it could not be stored."""
+        self._children.clear()
+
+        def inserted(db: Db, child: Child, now: float, parent: JobId) -> None:
+            try:
+                made = insert(db, child, now, parent)
+            except ConfigurationError as error:
+                self._why[parent] = error
+                raise
+            self._children.append((parent, child, made))
+
+        return inserted
+
+    def answer(self, in_place: Continuation, cancelled: str, jobs: Iterable[ClaimedJob]) -> Exchange:
+        """Return the answer: what was claimed in the order of the wanted lanes; `cancelled` are jobs to cancel, as JSON."""
+        in_place.mark_cancelled(msgspec.json.decode(cancelled, type=list[JobId]))
+        claimed = in_order(self._want, (*in_place.taken.values(), *jobs))
+        return Exchange(lost=(), broken=(), why=self._why, claimed=claimed)
+
+    def report_children(self, answer: Exchange) -> None:
+        """Give the children their ids; once it is committed, because a transaction that is rolled back has stored none of them."""
+        for parent, child, made in self._children:
+            if parent not in answer.broken:
+                child.stored[:] = [made]
 
 
 def in_order(want: ClaimRequest, jobs: Iterable[ClaimedJob]) -> tuple[ClaimedJob, ...]:

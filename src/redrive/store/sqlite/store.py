@@ -20,18 +20,16 @@ from typing import Any, Final, TypeVar, cast, overload
 import msgspec
 
 from redrive.errors import (
-    ConfigurationError,
     SchemaMismatchError,
     StoreDamagedError,
     StoreRefusedError,
     StoreUnavailableError,
 )
-from redrive.store.plan import IN_PLACE, NOTHING, Continuation, in_order
+from redrive.store.plan import IN_PLACE, ExchangePlan
 from redrive.store.protocol import ChangeSignal, Reader
 from redrive.store.records import (
     Call,
     Child,
-    ClaimedJob,
     ClaimRequest,
     Exchange,
     JobId,
@@ -200,59 +198,36 @@ class SqliteStore:
         """See `Store.exchange`."""
         if not done and not self._is_worth_a_commit(worker, want, now, token):
             return Exchange(lost=(), broken=(), claimed=())
+        plan = ExchangePlan[sqlite3.Connection](worker, done, want, now=now, token=token)
         try:
-            return self._exchange(worker, done, want, now=now, token=token, is_at_once=True)
+            answer = self._carry_out(plan, is_at_once=True)
         except NotAtOnceError:
-            return self._exchange(worker, done, want, now=now, token=token, is_at_once=False)
+            answer = self._carry_out(plan, is_at_once=False)
+        plan.report_children(answer)
+        return answer
 
-    def _exchange(
-        self,
-        worker: str,
-        done: Sequence[Settlement],
-        want: ClaimRequest,
-        *,
-        now: float,
-        token: int,
-        is_at_once: bool,
-    ) -> Exchange:
+    def _carry_out(self, plan: ExchangePlan[sqlite3.Connection], *, is_at_once: bool) -> Exchange:
+        """Settle and claim in one transaction."""
         lost: tuple[JobId, ...] = ()
         broken: tuple[JobId, ...] = ()
-        children: list[tuple[JobId, Child, JobId]] = []
-        why: dict[JobId, ConfigurationError] = {}
-
-        def insert(db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> SubmittedJob:
-            try:
-                made = Submission(db, self._pipelines).insert_child(child, now, parent)
-            except ConfigurationError as error:
-                why[parent] = error
-                raise
-            children.append((parent, child, made.id))
-            return made
-
+        worker, insert = plan.worker, plan.inserting(self._insert_child)
         with self._writing() as db:
             is_known, is_repeated, names, cancelled = db.execute(
-                _SQL["before_exchange"], (worker, token, token | IN_PLACE)
+                _SQL["before_exchange"], plan.tokens
             ).fetchone()
-            before = self._claimed_before(db, worker, token) if is_repeated else ()
-            paused = frozenset[LaneId](msgspec.json.decode(names))
-            may_claim = is_known and not before
-            in_place = Continuation(want if may_claim else NOTHING, paused, token=token | IN_PLACE, now=now)
+            before = claimed(db, *plan.tokens) if is_repeated else ()
+            in_place, paused = plan.continuation(names, may_claim=is_known and not before)
             if is_at_once:
-                settle_at_once(db, worker, done, insert, in_place)
+                settle_at_once(db, worker, plan.done, insert, in_place)
             else:
-                lost, broken = settle_one_by_one(db, worker, done, insert, in_place)
-            in_place.mark_cancelled(msgspec.json.decode(cancelled, type=list[JobId]))
-            jobs = before or (
-                *in_place.taken.values(),
-                *claim(db, worker, in_place.rest(), paused, now=now, token=token),
-            )
-            self._note([made for _, _, made in children])
-        # Only now, because a transaction that is rolled back has stored none of them.
-        for parent, child, made in children:
-            if parent not in broken:
-                child.stored[:] = [made]
-        claimed_jobs = in_order(want, jobs)
-        return Exchange(lost=lost, broken=broken, why=why, claimed=claimed_jobs, is_known=bool(is_known))
+                lost, broken = settle_one_by_one(db, worker, plan.done, insert, in_place)
+            jobs = before or claim(db, worker, in_place.rest(), paused, now=plan.now, token=plan.token)
+            self._note(plan.children)
+        answer = plan.answer(in_place, cancelled, jobs)
+        return msgspec.structs.replace(answer, lost=lost, broken=broken, is_known=bool(is_known))
+
+    def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> JobId:
+        return Submission(db, self._pipelines).insert_child(child, now, parent).id
 
     def reap(self, now: float) -> int:
         """See `Store.reap`."""
@@ -375,16 +350,12 @@ class SqliteStore:
         with self._reading() as db:
             return db.execute(sql, parameters).fetchall()
 
-    def _claimed_before(self, db: sqlite3.Connection, worker: str, token: int) -> tuple[ClaimedJob, ...]:
-        """Return what this token has claimed already, when the answer to it was lost."""
-        return claimed(db, worker, token, token | IN_PLACE)
-
     def _is_worth_a_commit(self, worker: str, want: ClaimRequest, now: float, token: int) -> bool:
         """Return whether there is anything to claim; asked first, so that idle workers do not keep writers waiting."""
         with self._reading() as db:
             if db.execute(_SQL["is_known"], (worker,)).fetchone() is None:
                 return True
-            if self._claimed_before(db, worker, token):
+            if claimed(db, worker, token, token | IN_PLACE):
                 return True
             if want.limit <= 0:
                 return False
