@@ -32,7 +32,14 @@ BATCH = 512
 
 
 def drain(
-    _: Path, *, url: str, jobs: int, workers: int = 1, stages: int = 1, fails_once: bool = False
+    _: Path,
+    *,
+    url: str,
+    jobs: int,
+    workers: int = 1,
+    stages: int = 1,
+    fails_once: bool = False,
+    concurrency: int = CONCURRENCY,
 ) -> float:
     """Return the nanoseconds per job, from the start of the worker processes' work until all jobs are complete."""
     pipeline = pipeline_of(stages=stages, fails_once=fails_once)
@@ -41,7 +48,8 @@ def drain(
     here, there = context.Pipe(duplex=False)
     with connect(url) as rd:
         rd.submit_many(pipeline, itertools.repeat(PAYLOAD, jobs))
-        asked = {"url": url, "stages": stages, "fails_once": fails_once, "ready": there, "start": start}
+        shape = {"stages": stages, "fails_once": fails_once}
+        asked = {"url": url, "shape": shape, "concurrency": concurrency, "ready": there, "start": start}
         processes = [context.Process(target=_work, kwargs=asked, daemon=True) for _ in range(workers)]
         for process in processes:
             process.start()
@@ -56,12 +64,12 @@ def drain(
     return spent
 
 
-def _work(*, url: str, stages: int, fails_once: bool, ready: Connection, start: Any) -> None:
-    pipeline = pipeline_of(stages=stages, fails_once=fails_once)
+def _work(*, url: str, shape: dict[str, Any], concurrency: int, ready: Connection, start: Any) -> None:
+    pipeline = pipeline_of(**shape)
     with connect(url) as rd:
         ready.send("ready")
         start.wait()
-        rd.work([pipeline], until_idle=True, concurrency=CONCURRENCY)
+        rd.work([pipeline], until_idle=True, concurrency=concurrency)
 
 
 def _wait(db: psycopg.Connection, jobs: int, start: Any) -> None:

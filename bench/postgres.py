@@ -56,7 +56,7 @@ def _one_stage(on: Databases, workers: int) -> Ways:
     ways: dict[str, Sequence[Contender]] = {}
     if workers == 1:
         ways[LIMIT] = [partial(_on, on, ours.limit, jobs=30_000)] * ROUNDS
-    ways["redrive"] = [partial(_on, on, ours.drain, jobs=30_000 * workers, workers=workers)] * ROUNDS
+    ways["redrive"] = _redrive(on, 30_000 * workers, workers=workers)
     peer = partial(_peers, on, workers=workers)
     return ways | {
         "pgqueuer": peer("pgqueuers", 15_000 * workers, (100, 250, 100)),
@@ -68,10 +68,18 @@ def _one_stage(on: Databases, workers: int) -> Ways:
     }
 
 
+def _redrive(on: Databases, jobs: int, **asked: object) -> Sequence[Contender]:
+    # A commit carries what has ended since the last one: with more at a time there are fewer.
+    return [
+        partial(_on, on, ours.drain, jobs=jobs, concurrency=concurrency, **asked)
+        for concurrency in (256, 1_024, 256, 1_024)
+    ]
+
+
 def _three_stages(on: Databases) -> Ways:
     return {
         "bare SQL: the same, three times": [partial(_on, on, ours.limit, jobs=10_000, stages=3)] * 2,
-        "redrive": [partial(_on, on, ours.drain, jobs=15_000, stages=3)] * ROUNDS,
+        "redrive": _redrive(on, 15_000, stages=3),
         "absurd, steps": _peers(on, "absurds", 300, (32, 100), stages=3),
         "DBOS, steps": _peers(on, "dboses", 200, (100,), stages=3),
     }
@@ -81,7 +89,7 @@ def _fails_once(on: Databases) -> Ways:
     return {
         "bare SQL: retry, complete, two audits": [partial(_on, on, ours.limit, jobs=10_000, fails_once=True)]
         * 2,
-        "redrive": [partial(_on, on, ours.drain, jobs=15_000, fails_once=True)] * ROUNDS,
+        "redrive": _redrive(on, 15_000, fails_once=True),
         "pgqueuer": _peers(on, "pgqueuers", 1_500, (100, 250), fails_once=True),
         "procrastinate": _peers(on, "procrastinates", 400, (100,), fails_once=True),
         "DBOS, step retries (not stored)": _peers(on, "dboses", 250, (100,), fails_once=True),

@@ -657,6 +657,10 @@ CREATE TRIGGER operations_in_order BEFORE INSERT ON operations FOR EACH STATEMEN
 
 CREATE FUNCTION jobs_changed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
+    -- A claim ends no job, and there are as many claims as anything else.
+    IF NOT EXISTS (SELECT 1 FROM changed WHERE finished_at IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM unchanged WHERE finished_at IS NOT NULL) THEN
+        RETURN NULL;
+    END IF;
     INSERT INTO tallies (run_id, lane_id, status, jobs)
     SELECT run, lane_id, status, sum(jobs) FROM (
         SELECT coalesce(run_id, 0) AS run, lane_id, status, 1 AS jobs FROM changed WHERE finished_at IS NOT NULL
