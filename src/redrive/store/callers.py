@@ -180,10 +180,6 @@ def _psycopg(connection: Any, names: set[str]) -> CallerSession | None:
     return CallerSession(connection, "psycopg", SERVER, _ask_psycopg) if "Connection" in names else None
 
 
-def _psycopg2(connection: Any, names: set[str]) -> CallerSession | None:
-    return CallerSession(connection, "psycopg2", SERVER, _ask_cursor) if "connection" in names else None
-
-
 def _asyncpg(connection: Any, names: set[str]) -> CallerSession | None:
     is_known = bool(names & {"Connection", "PoolConnectionProxy"})
     return CallerSession(connection, "asyncpg", SERVER, _ask_asyncpg, is_async=True) if is_known else None
@@ -216,7 +212,6 @@ def _django(connection: Any, _names: set[str]) -> CallerSession | None:
 
 _KINDS: Final[dict[str, Callable[[Any, set[str]], CallerSession | None]]] = {
     "psycopg": _psycopg,
-    "psycopg2": _psycopg2,
     "asyncpg": _asyncpg,
     "sqlite3": _sqlite3,
     "sqlalchemy": _sqlalchemy,
