@@ -156,6 +156,16 @@ test-fast: setup-dev ## The unit tests alone
 test-postgres: setup-dev ## The tests of every command over PostgreSQL, too
 	@REDRIVE_TEST_STORES=all $(PY) -m pytest -q -n $(JOBS) -k postgres tests/e2e
 
+DEBIAN_POSTGRES ?= /usr/lib/postgresql/15/bin
+.PHONY: conformance-debian
+conformance-debian: setup-dev ## The conformance suite on Debian's PostgreSQL 15 (apt-get install postgresql)
+	@test -x $(DEBIAN_POSTGRES)/postgres || { echo "error: there is no $(DEBIAN_POSTGRES)/postgres; install it with: apt-get install postgresql" >&2; exit 1; }
+	@REDRIVE_TEST_POSTGRES=$(DEBIAN_POSTGRES) $(PY) -m tests.conformance
+
+.PHONY: conformance-pgbouncer
+conformance-pgbouncer: setup-dev ## The conformance suite through PgBouncer in transaction mode (apt-get install pgbouncer)
+	@$(PY) -m tests.conformance pgbouncer
+
 .PHONY: app-tests-postgres
 app-tests-postgres: setup-dev setup-browser ## The whole suites of the applications, with their jobs on PostgreSQL
 	@REDRIVE_TEST_STORES=postgres $(PY) -m pytest -q -n $(JOBS) apps

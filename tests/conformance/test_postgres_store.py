@@ -9,9 +9,11 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
+from urllib.parse import urlencode
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from redrive import connect
 from redrive.errors import (
@@ -436,12 +438,22 @@ def test_a_server_that_is_too_old_is_refused(url: str, monkeypatch: pytest.Monke
     assert error.value.hint.startswith("Upgrade")
 
 
-def test_a_connection_to_several_hosts_goes_to_the_one_that_writes(url: str, store: PostgresStore) -> None:
-    (host,) = [
-        part.removeprefix("host=") for part in url.partition("?")[2].split("&") if part.startswith("host=")
-    ]
+def test_a_connection_to_several_hosts_goes_to_the_one_that_writes(
+    schemas: Schemas, store: PostgresStore
+) -> None:
+    known = conninfo_to_dict(schemas.server)
+    twice = {
+        name: f"{known.get(name, other)},{known.get(name, other)}"
+        for name, other in (("host", ""), ("port", 5432))
+    }
+    one = {
+        "user": known.get("user", ""),
+        "password": known.get("password", ""),
+        "schema": store.address.schema,
+    }
+    address = f"postgresql:///{known.get('dbname', '')}?{urlencode(twice | one)}"
 
-    with closing(PostgresStore(url.replace(f"host={host}", f"host={host},{host}"))) as found:
+    with closing(PostgresStore(address)) as found:
         assert statuses(found) == {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from redrive.store.postgres.connection import Server, address_of
 from tests.databases import Schemas
@@ -45,3 +46,10 @@ def test_what_a_lost_connection_was_doing_is_ended_when_another_takes_its_place(
         lost.execute("SELECT 1")
     lost.close()
     server.drop()
+
+
+def test_an_address_may_leave_out_the_host_and_has_options_with_spaces() -> None:
+    found = address_of("postgresql:///shop?options=-c%20work_mem%3D8MB&schema=jobs")
+
+    assert conninfo_to_dict(found.conninfo) == {"dbname": "shop", "options": "-c work_mem=8MB"}
+    assert (found.schema, found.name) == ("jobs", "postgresql:///shop?schema=jobs")

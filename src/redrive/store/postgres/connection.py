@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg import errors
@@ -89,11 +89,13 @@ def address_of(url: str) -> Address:
         ConfigurationError: libpq cannot read it, or the schema has no plain name.
     """
     try:
-        parts = urlsplit(url)
-        asked = parse_qsl(parts.query, keep_blank_values=True)
-        rest = urlencode([(name, value) for name, value in asked if name != "schema"])
+        # Not taken apart further: an address may have no host at all, or several.
+        place, _, query = url.partition("?")
+        asked = parse_qsl(query, keep_blank_values=True)
+        # libpq takes a plus sign for itself.
+        rest = urlencode([(name, value) for name, value in asked if name != "schema"], quote_via=quote)
         _check_options(name for name, _ in asked)
-        conninfo = urlunsplit(parts._replace(query=rest))
+        conninfo = f"{place}?{rest}"
         known = conninfo_to_dict(conninfo)
     except ConfigurationError:
         raise
