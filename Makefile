@@ -180,6 +180,10 @@ COUNT ?= 200
 sim: setup-dev ## Run COUNT seeds of the simulation, from SEED on
 	@$(PY) -m tests.simulation $(SEED) $(COUNT)
 
+.PHONY: sim-postgres
+sim-postgres: setup-dev ## The simulation with its store on PostgreSQL, 50 seeds, and the sweep of every call to it
+	@REDRIVE_TEST_STORES=all $(PY) -m pytest -q -n $(JOBS) tests/simulation/test_postgres.py tests/faults/test_sweep.py
+
 SECONDS ?= 600
 .PHONY: soak
 soak: setup-dev ## Four processes under load, killed now and then, for SECONDS (600); then power cuts

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -23,8 +25,12 @@ from redrive.engine.schedules import Ticker
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
+from redrive.store.postgres.store import PostgresStore
+from redrive.store.protocol import Store
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from tests.databases import Schemas
+from tests.embedded import changing, read_rows
 from tests.inline import at_once, inline_parts
 
 from .ledger import breaches
@@ -39,7 +45,7 @@ STEADY = RetryPolicy(3, Backoff.fixed(2, jitter=Jitter.none()))
 class NthCallFails:
     """A store whose calls fail from the Nth on, so many of them, before they did their work or after."""
 
-    def __init__(self, store: SqliteStore, nth: int, when: str, calls: int) -> None:
+    def __init__(self, store: Store, nth: int, when: str, calls: int) -> None:
         self._store = store
         self._bad = range(nth, nth + calls)
         self._when = when
@@ -73,9 +79,9 @@ class Sweep:
     effects: list[tuple[int, str]] = field(default_factory=list)
     heard: list[int] = field(default_factory=list)
     submitted: set[int] = field(default_factory=set)
+    store: Store = field(default_factory=lambda: SqliteStore(":memory:"))
 
     def __post_init__(self) -> None:
-        self.store = SqliteStore(":memory:")
         self.faulty = NthCallFails(self.store, self.nth, self.when, self.calls)
 
     def pipelines(self, clock: VirtualClock) -> tuple[Pipeline, Pipeline]:
@@ -152,16 +158,19 @@ class Sweep:
 
     def breaches(self) -> list[str]:
         store = self.store
-        found = breaches(store._db, self.effects, self.submitted)
-        counted = store.read("SELECT status, count(*) FROM jobs GROUP BY 1")
+        with changing(store) as tables:
+            found = breaches(tables, self.effects, self.submitted)
+        counted = read_rows(store, "SELECT status, count(*) FROM jobs GROUP BY 1")
         statuses = dict(cast("list[tuple[str, int]]", counted))
         if statuses != {"complete": 6, "failed": 1}:
             found.append(f"not every job ended as it should: {statuses}")
         if len(self.effects) != len(set(self.effects)):
             found.append(f"an effect happened twice: {self.effects}")
-        if store.read("SELECT 1 FROM attempts WHERE outcome = 'crashed'"):
+        if read_rows(store, "SELECT 1 FROM attempts WHERE outcome = 'crashed'"):
             found.append("a lease changed hands")
-        burned = store.read("SELECT job_id, code FROM attempts WHERE burned AND outcome IN ('retry', 'dead')")
+        burned = read_rows(
+            store, "SELECT job_id, code FROM attempts WHERE burned = 1 AND outcome IN ('retry', 'dead')"
+        )
         refused = [row for row in burned if row[1] == "NETWORK_REFUSED"]
         # What cannot be written down cannot open the breaker, so that one failure more may come before it does.
         if (
@@ -209,6 +218,28 @@ def test_whichever_call_to_the_store_fails_every_promise_is_kept(
     assert calm.faulty.calls > 50
     if bad:
         pytest.fail("\n".join([*bad[:10], f"{len(bad)} breaches"]), pytrace=False)
+
+
+STRIDE = 1 if os.environ.get("REDRIVE_TEST_STORES") == "all" else 25
+"""Of the calls to a server, every so many-th fails in `make test`, all of them in `make sim-postgres`."""
+
+
+@pytest.mark.parametrize(("when", "calls"), [("before", 1), ("after", 1), ("after", 8)])
+def test_whichever_call_to_a_server_fails_every_promise_is_kept(
+    when: str, calls: int, schemas: Schemas
+) -> None:
+    def swept(nth: int) -> tuple[Sweep, list[str]]:
+        with closing(PostgresStore(schemas.address("sweep"), clock="caller")) as store:
+            world = Sweep(nth, when, calls, store=store)
+            world.run()
+            return world, world.breaches()
+
+    calm, bad = swept(10**9)
+    for nth in range(1 + calls % STRIDE, calm.faulty.calls + 1, STRIDE):
+        bad += [f"call {nth}: {breach}" for breach in swept(nth)[1]]
+
+    assert calm.faulty.calls > 50
+    assert bad == []
 
 
 @pytest.mark.parametrize("when", WHEN)
