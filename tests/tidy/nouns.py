@@ -22,7 +22,7 @@ PLAIN = {
         context thresholds cell meter triggers
     """,
     "decisions and answers, named by what happens": "retry at, ended, admitted, refused, submitted, claimed, budget exceeded, release, stop, finish",
-    "databases": "store statement snapshot migration exchange request renewal batch child rule continuation work address server connection column bigints doubles texts transaction transactions",
+    "databases": "store statement snapshot maintenance migration exchange request renewal batch child rule continuation work address server connection column bigints doubles texts transaction transactions",
     "submission and delivery": "submission delivery delivered recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
     "files and networks": "files webhook nats upstream outage console problem body session middleware",

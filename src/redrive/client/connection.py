@@ -44,8 +44,9 @@ from redrive.errors import ConfigurationError
 from redrive.ops.checkup.doctor import examine
 from redrive.ops.checkup.file import Limits as CheckupLimits
 from redrive.ops.checkup.findings import Finding
-from redrive.ops.upkeep.location import database_of, open_store
+from redrive.ops.upkeep.location import database_of
 from redrive.ops.upkeep.prune import prune
+from redrive.store.location import open_store
 from redrive.store.protocol import Store
 
 if TYPE_CHECKING:

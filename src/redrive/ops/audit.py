@@ -20,7 +20,7 @@ from redrive.engine.pipeline.codec import storable
 from redrive.engine.runtime import CURRENT
 from redrive.ops.letters.letter import DeadLetter
 from redrive.redaction.process import redact, redact_mapping
-from redrive.store.protocol import Reader
+from redrive.store.reader import Reader
 from redrive.store.records import Step
 from redrive.store.statements import operations as operation_sql
 

@@ -23,7 +23,8 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.records import PhaseChange, Step
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import workers as worker_sql

@@ -25,7 +25,8 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.suggest import unknown
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.records import Step
 from redrive.store.statements import workers as worker_sql
 from redrive.store.steps import limit_swap

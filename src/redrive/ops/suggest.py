@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from redrive.core.arguments import did_you_mean
 from redrive.errors import UnknownNameError
-from redrive.store.protocol import Reader
+from redrive.store.reader import Reader
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import replays as replay_sql

@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, overload
 
 from redrive.store.callers import CallerTransactions
+from redrive.store.maintenance import Maintenance
+from redrive.store.reader import Reader
 from redrive.store.records import (
     Call,
     ClaimRequest,
@@ -21,7 +23,6 @@ from redrive.store.records import (
     NewJob,
     PhaseChange,
     Renewal,
-    Row,
     Settlement,
     Step,
     SubmittedJob,
@@ -45,18 +46,6 @@ class ChangeSignal(Protocol):
 
     def close(self) -> None:
         """Close it."""
-        ...
-
-
-class Reader(Protocol):
-    """What answers questions: a store, or one moment of it."""
-
-    @overload
-    def query(self, asked: Call[R], /) -> list[R]: ...
-    @overload
-    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
-    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
-        """Run a statement that only reads."""
         ...
 
 
@@ -116,6 +105,11 @@ class Store(Reader, Protocol):
         self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None
     ) -> bool:
         """Change the state of a breaker if it is still `before`, and record the change of its phase; return whether it was."""
+        ...
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """What can be asked about the database as a whole, and a copy of it."""
         ...
 
     def reading(self) -> AbstractContextManager[Reader]:

@@ -18,7 +18,8 @@ from redrive.ops.checkup.doctor import examine, has_problems, unopened
 from redrive.ops.checkup.file import Limits, file_system_of
 from redrive.ops.checkup.findings import Finding
 from redrive.ops.pipelines import pause
-from redrive.store.protocol import Reader
+from redrive.store.maintenance import Maintenance
+from redrive.store.reader import Reader
 from redrive.store.records import Call, ClaimRequest, Step, WorkerFacts
 from redrive.testing import VirtualClock, virtual_time
 from tests.embedded import change_rows
@@ -202,6 +203,7 @@ class Damaged:
 
     def __init__(self, rd: Redrive) -> None:
         self._store = rd.store
+        self.maintenance = Maintenance(self)  # type: ignore[arg-type]  # asks by calls alone
 
     def query(self, call: Call[object]) -> list[object]:
         if call.name == "integrity":

@@ -24,11 +24,11 @@ from redrive.ops.jobs.inspect import JobFilter
 from redrive.ops.letters.freeze import check_filter
 from redrive.ops.pipelines import known_pipeline, pause, pipelines, resume, stale_lanes
 from redrive.ops.suggest import unknown
-from redrive.ops.upkeep import backup as backups
-from redrive.ops.upkeep import location
 from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.prune import prunable, prune
+from redrive.store import location
 from redrive.store.records import Call
+from redrive.store.sqlite import backup as backups
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows, read_rows
 from tests.unit.build import work

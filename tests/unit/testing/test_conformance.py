@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.records import ClaimRequest, NewJob, Renewal, Settlement, Step, UpcomingWork
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance import StoreConformance

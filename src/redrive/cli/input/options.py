@@ -18,6 +18,7 @@ from redrive.ops.breakers import breakers
 from redrive.ops.limits import limits
 from redrive.ops.pipelines import lane_names
 from redrive.ops.upkeep import location
+from redrive.store.location import open_store
 from redrive.store.protocol import Store
 
 Format = Literal["table", "json"]
@@ -69,7 +70,7 @@ def open_database(database_url: str | None) -> Generator[Redrive]:
 def open_any_version(database_url: str | None) -> Generator[Redrive]:
     """Open a database that exists, even one with an older schema: only to copy it."""
     location.require(database_url)
-    with Redrive(location.open_store(location.database_of(database_url), older="keep")) as rd:
+    with Redrive(open_store(location.database_of(database_url), older="keep")) as rd:
         yield rd
 
 

@@ -10,7 +10,7 @@ import msgspec
 from redrive.core.decoding import prepare
 from redrive.core.replay import Counts, Plan
 from redrive.engine.replay.filter import LetterFilter
-from redrive.store.protocol import Reader
+from redrive.store.reader import Reader
 from redrive.store.statements import replays as replay_sql
 
 

@@ -19,7 +19,8 @@ from redrive.core.replay import ReplayRules
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.wiring import Shape, shape_of
 from redrive.errors import ConfigurationError
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.records import Step
 from redrive.store.statements import replays as replay_sql
 

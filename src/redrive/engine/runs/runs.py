@@ -17,7 +17,8 @@ import msgspec
 from redrive.core.budget import FailureBudget, FailureRule, RunStatus, RunThresholds, Tally
 from redrive.core.decoding import prepare
 from redrive.errors import RunError
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.records import RunId
 from redrive.store.statements import runs as run_sql
 

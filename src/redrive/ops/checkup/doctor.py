@@ -12,8 +12,8 @@ from redrive.ops.checkup.file import Limits, check_file
 from redrive.ops.checkup.findings import Finding, problem
 from redrive.ops.checkup.integrity import check_integrity
 from redrive.ops.checkup.work import check_work
-from redrive.ops.upkeep.location import Database
 from redrive.ops.upkeep.migrations import schema_state
+from redrive.store.location import Database
 from redrive.store.protocol import Store
 
 

@@ -17,7 +17,6 @@ from redrive.core.units import format_duration, format_size
 from redrive.engine.runtime import CURRENT
 from redrive.ops.checkup.findings import Finding, fine, problem, warning
 from redrive.store.protocol import Store
-from redrive.store.sqlite.migrations import newest
 from redrive.store.statements import upkeep as upkeep_sql
 
 MIB: Final = 1024 * 1024
@@ -44,13 +43,12 @@ class Limits:
 
 def check_file(store: Store, limits: Limits) -> Iterator[Finding]:
     """Yield the findings about the database of a store, and about its file if it has one."""
-    path = store.query(upkeep_sql.database_file())[0]
-    (used,) = store.query(upkeep_sql.database_size())
+    path, used = store.maintenance.file, store.maintenance.size
     if path:
-        yield from _place(Path(path))
+        yield from _place(path)
     yield _size(used, limits)
     if path:
-        yield from _disk(Path(path), used, limits)
+        yield from _disk(path, used, limits)
     yield _schema(store)
     yield _clock(store, limits)
 
@@ -111,7 +109,7 @@ def _disk(path: Path, used: int, limits: Limits) -> Iterator[Finding]:
 
 
 def _schema(store: Store) -> Finding:
-    found, known = store.query(upkeep_sql.schema_version())[0], newest()
+    found, known = store.maintenance.version, store.maintenance.known
     if found == known:
         return fine("schema", f"schema version {found}, as this redrive needs")
     return problem("schema", f"schema version {found}; this redrive needs {known}", "redrive migrate")

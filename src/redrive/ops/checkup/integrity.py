@@ -11,7 +11,8 @@ from typing import Final
 
 from redrive.ops.checkup.findings import REPORT, Finding, fine, problem
 from redrive.ops.jobs.inspect import counts
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import upkeep as upkeep_sql
@@ -21,7 +22,7 @@ LISTED_MAX: Final = 5
 
 def check_integrity(store: Store) -> Iterator[Finding]:
     """Yield the findings of all deep checks."""
-    wrong = [found for found in store.query(upkeep_sql.integrity()) if found != "ok"]
+    wrong = store.maintenance.damage()
     if wrong:
         yield problem(
             "integrity",
@@ -30,7 +31,7 @@ def check_integrity(store: Store) -> Iterator[Finding]:
         )
     else:
         yield fine("integrity", "no page or index is damaged")
-    for table, parent, count in store.query(upkeep_sql.broken_references()):
+    for table, parent, count in store.maintenance.broken_references():
         yield problem("integrity", f"{count} rows of {table} refer to no row of {parent}", REPORT)
     with store.reading() as moment:
         # Of one moment: a job that moves between two counts would be a difference.

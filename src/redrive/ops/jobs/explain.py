@@ -24,7 +24,8 @@ from redrive.ops.jobs.inspect import JobDetails, details_of
 from redrive.ops.jobs.next_steps import Hints, next_steps
 from redrive.ops.jobs.timeline import TimelineEntry, act_of, place_there, replay_outcome, timeline
 from redrive.ops.limits import waits_of
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.statements import workers as worker_sql
 
 __all__ = ["ExplainedAttempt", "Explanation", "TimelineEntry", "explain", "timeline"]

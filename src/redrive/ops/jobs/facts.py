@@ -18,7 +18,7 @@ from redrive.core.decoding import prepare
 from redrive.engine.clock import instant
 from redrive.errors import ConfigurationError, JobNotFoundError
 from redrive.ops.suggest import id_hint
-from redrive.store.protocol import Reader
+from redrive.store.reader import Reader
 from redrive.store.records import JobId
 from redrive.store.statements import jobs as job_sql
 

@@ -23,7 +23,8 @@ from redrive.ops.audit import Operation, operations_about
 from redrive.ops.jobs.facts import Attempt, JobFacts, get_job, job_attempts
 from redrive.ops.letters.letter import DeadLetter, letters_of_job
 from redrive.ops.suggest import LAST_ID
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import transfer as transfer_sql
 

@@ -13,7 +13,7 @@ from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
 from redrive.engine.replay.rules import OwnHint, hints_of
 from redrive.ops.jobs.facts import JobFacts
 from redrive.ops.letters.letter import DeadLetter
-from redrive.store.protocol import Reader
+from redrive.store.reader import Reader
 
 _WAITS = {
     None: "It waits for its turn",

@@ -19,7 +19,8 @@ from redrive.ops.audit import Operation, operations_about
 from redrive.ops.jobs.facts import Attempt, JobFacts, job_attempts, job_facts
 from redrive.ops.jobs.next_steps import Hints, gone_for_good
 from redrive.ops.letters.letter import DeadLetter, get_letter
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.statements import letters as letter_sql
 
 _FRAME: Final = re.compile(r'^[ |+-]*File "(?P<path>[^"]*)", line \d+')

@@ -14,7 +14,7 @@ from datetime import datetime
 from redrive.engine.clock import instant
 from redrive.ops.letters.document import difference, redacted_json
 from redrive.ops.letters.letter import get_letter
-from redrive.store.protocol import Reader
+from redrive.store.reader import Reader
 from redrive.store.records import Part
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import transfer as transfer_sql

@@ -17,7 +17,7 @@ from redrive.core.decoding import prepare
 from redrive.engine.clock import instant
 from redrive.errors import LetterNotFoundError
 from redrive.ops.suggest import LAST_ID, id_hint
-from redrive.store.protocol import Reader
+from redrive.store.reader import Reader
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import transfer as transfer_sql
 

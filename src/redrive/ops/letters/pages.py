@@ -20,7 +20,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
 from redrive.ops.letters.letter import LetterLine, lines_of
 from redrive.ops.suggest import LAST_ID
-from redrive.store.protocol import Reader
+from redrive.store.reader import Reader
 from redrive.store.records import Call
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements.statement import Statement

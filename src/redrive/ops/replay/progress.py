@@ -21,7 +21,8 @@ from redrive.engine.replay.release import Obstacle
 from redrive.engine.runtime import CURRENT
 from redrive.ops.pipelines import workers
 from redrive.ops.replay.replays import get_replay
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.statements import replays as replay_sql
 
 SKIPPED_MAX: Final = 1_000

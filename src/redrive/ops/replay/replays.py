@@ -25,7 +25,8 @@ from redrive.ops.audit import Actor, kept_change, safe_text
 from redrive.ops.letters.freeze import id_steps
 from redrive.ops.letters.job_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.ops.letters.preview import ReplayPreview, preview_replay
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.records import Step
 from redrive.store.statements import replays as replay_sql
 

@@ -17,7 +17,8 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError, RunError
 from redrive.ops.letters.pages import list_letters
 from redrive.ops.suggest import LAST_ID, unknown
-from redrive.store.protocol import Reader, Store
+from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.statements import reports as report_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import workers as worker_sql

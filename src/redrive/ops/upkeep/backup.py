@@ -1,38 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies the database while workers keep writing.
+"""Copies the database while workers keep writing, with a line in the operator log.
 
-SQLite's own backup, over a connection that holds one snapshot from the first page to the last: the copy is the database at one
-instant, and does not restart when a worker writes. It is an installation of its own, is checked before it gets its name, only its
-owner can read it, and it never replaces a file.
+How a copy is made is the store's: see `Maintenance.backup`.
 """
 
 from __future__ import annotations
 
-import os
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.ops.audit import Actor
+from redrive.store.maintenance import OnPages
 from redrive.store.protocol import Store
-from redrive.store.sqlite.identity import NEW_INSTALLATION
-from redrive.store.statements import upkeep as upkeep_sql
-
-PAGES: Final = 1_024
-"""Pages per step; between two steps the copy can be interrupted."""
-
-_NEW_IDS: Final = {
-    "installations": NEW_INSTALLATION,
-    "installation": "UPDATE installation SET id = lower(hex(randomblob(8)))",
-}
-"""What gives a copy an id of its own, by the table that its version of the schema has."""
-
-OnPages = Callable[[int, int], None]
-"""Called with the pages copied so far, and the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,94 +31,7 @@ def backup(store: Store, target: Path, by: Actor, *, on_pages: OnPages | None = 
         ConfigurationError: the file exists already, or the store has no file.
         StoreUnavailableError: the copy could not be made, or failed its check.
     """
-    source = store.query(upkeep_sql.database_file())[0]
-    if not source:
-        raise ConfigurationError(
-            field="backup",
-            value="no file",
-            rule="needs a database in a file",
-            fix="Copy a database on PostgreSQL with pg_dump; one in memory cannot be copied.",
-        )
-    partial = target.with_name(f"{target.name}.partial")
-    try:
-        _refuse_existing(target)
-        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        raise _exists(partial) from None
-    except OSError as error:
-        raise StoreUnavailableError(database=str(target), cause=str(error)) from error
-    try:
-        _copy(Path(source), partial, on_pages)
-        jobs = _checked(partial)
-        _name(partial, target)
-    except (sqlite3.DatabaseError, OSError) as error:
-        raise StoreUnavailableError(database=str(target), cause=str(error)) from error
-    finally:
-        for rest in ("", "-journal", "-wal", "-shm"):
-            partial.with_name(partial.name + rest).unlink(missing_ok=True)
+    jobs = store.maintenance.backup(target, on_pages)
     store.apply(by.log("backup", f"file {target}"))
+    source = str(store.maintenance.file)
     return BackupReport(source=source, target=str(target), bytes=target.stat().st_size, jobs=jobs)
-
-
-def _copy(source: Path, partial: Path, on_pages: OnPages | None) -> None:
-    def progress(_status: int, remaining: int, total: int) -> None:
-        if on_pages is not None:
-            on_pages(total - remaining, total)
-
-    address = f"{source.absolute().as_uri()}?mode=ro"
-    with (
-        closing(sqlite3.connect(address, uri=True, isolation_level=None)) as reading,
-        closing(sqlite3.connect(partial, isolation_level=None)) as copy,
-    ):
-        # The snapshot: without it, every commit of a worker would restart the copy, and a busy database would never be copied.
-        reading.execute("BEGIN")
-        reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        reading.backup(copy, pages=PAGES, progress=progress)
-        reading.execute("COMMIT")
-        _rename(copy)
-        # One file without a write-ahead log; opening it as a store switches back.
-        copy.execute("PRAGMA journal_mode = DELETE")
-
-
-def _rename(copy: sqlite3.Connection) -> None:
-    """Make the copy an installation of its own: both databases give their next jobs and letters the same ids."""
-    for table, change in _NEW_IDS.items():
-        if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone():
-            copy.execute(change)
-
-
-def _checked(partial: Path) -> int:
-    with closing(sqlite3.connect(partial, isolation_level=None)) as copy:
-        (verdict,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
-        if verdict != "ok":
-            raise StoreUnavailableError(database=str(partial), cause=f"the copy is damaged: {verdict}")
-        return int(copy.execute("SELECT count(*) FROM jobs").fetchone()[0])
-
-
-def _name(partial: Path, target: Path) -> None:
-    """Give the copy its name, durably; a file that was created there meanwhile is not replaced."""
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    try:
-        os.link(partial, target)
-    except FileExistsError:
-        raise _exists(target) from None
-    folder = os.open(target.absolute().parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _refuse_existing(target: Path) -> None:
-    if target.exists():
-        raise _exists(target)
-
-
-def _exists(path: Path) -> ConfigurationError:
-    return ConfigurationError(
-        field="backup", value=str(path), rule="never overwrites a file", fix="Choose a new name."
-    )

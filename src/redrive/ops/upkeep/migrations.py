@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from redrive.errors import SchemaMismatchError
 from redrive.ops.audit import Actor
-from redrive.ops.upkeep.location import Database, name_of, open_store, server_script, version_of
-from redrive.store.sqlite import migrations
+from redrive.store.location import Database, known_version, lacking, name_of, open_store, version_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +29,10 @@ class SchemaState:
 
 def schema_state(database: Database) -> SchemaState:
     """Return the schema version of a database and the SQL it lacks; raises SchemaMismatchError for a newer one."""
-    found, known = version_of(database), migrations.newest()
+    found, known = version_of(database), known_version()
     if found > known:
         raise SchemaMismatchError(database=name_of(database), found=found, known=known)
-    return SchemaState(database=name_of(database), found=found, known=known, sql=_lacking(database, found))
+    return SchemaState(database=name_of(database), found=found, known=known, sql=lacking(database, found))
 
 
 def migrate(database: Database, by: Actor) -> SchemaState:
@@ -46,13 +45,3 @@ def migrate(database: Database, by: Actor) -> SchemaState:
     finally:
         store.close()
     return before
-
-
-def _lacking(database: Database, found: int) -> str:
-    if isinstance(database, str):
-        return "" if found else server_script(database)
-    steps = [
-        f"-- to version {step.version}\nBEGIN IMMEDIATE;\n{step.sql.strip()}\nPRAGMA user_version = {step.version};\nCOMMIT;\n"
-        for step in migrations.pending(found)
-    ]
-    return "\n".join(steps)

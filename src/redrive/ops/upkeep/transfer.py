@@ -7,18 +7,15 @@ moment and in any way, is repeated: it begins anew, or finds that all is there.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from redrive.engine.runtime import CURRENT
-from redrive.errors import ConfigurationError, StoreRefusedError
+from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor
-from redrive.ops.upkeep.location import database_of, name_of, open_store
-from redrive.store.sqlite.file_lock import FileLock
-from redrive.store.sqlite.store import SqliteStore
+from redrive.ops.upkeep.location import database_of
+from redrive.store.location import name_of, open_store, take_over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +47,10 @@ def transfer(
             fix="postgresql://user@host/name, for example.",
         )
     # Opened once, so that another program's file or schema is refused, and the target gets its tables.
-    SqliteStore(path).close()
-    address = f"{path.absolute().as_uri()}?mode=ro"
-    open_store(target).close()
-    from redrive.store.postgres.takeover import take_over
-
-    with FileLock(str(path)).held(), closing(sqlite3.connect(address, uri=True)) as db:
-        db.execute("BEGIN")
-        _refuse_live(db, path)
-        log = by.log("transfer", str(path))
-        rows = take_over(db, target, log, on_table or (lambda _table, _rows: None))
+    for each in (path, target):
+        open_store(each).close()
+    log, now = by.log("transfer", str(path)), CURRENT.get().clock.wall()
+    rows = take_over(path, target, log, on_table or (lambda _table, _rows: None), now=now)
     return TransferReport(source=str(path), target=name_of(target), rows=rows)
 
 
@@ -70,17 +61,3 @@ def _file(source: str) -> Path:
     raise ConfigurationError(
         field="transfer(source)", value=name_of(path), rule="is no database file", fix="Check the path."
     )
-
-
-def _refuse_live(db: sqlite3.Connection, path: Path) -> None:
-    live = db.execute(
-        "SELECT id, host, process FROM workers WHERE expires_at >= ? ORDER BY id",
-        (CURRENT.get().clock.wall(),),
-    ).fetchall()
-    if live:
-        named = ", ".join(f"{worker} (process {process} on {host})" for worker, host, process in live[:3])
-        raise StoreRefusedError(
-            database=str(path),
-            cause=f"{len(live)} of its workers are live: {named}",
-            hint="Stop all workers first; one that died counts as live until its lease ends.",
-        )

@@ -17,6 +17,7 @@ import msgspec
 from psycopg.errors import InsufficientPrivilege
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError
+from redrive.store.maintenance import Maintenance
 from redrive.store.plan import IN_PLACE
 from redrive.store.postgres.arrays import column
 from redrive.store.postgres.callers import ServerTransactions, as_json, submitted_jobs
@@ -31,7 +32,8 @@ from redrive.store.postgres.snapshots import Snapshot, Snapshots
 from redrive.store.postgres.stage_transactions import ServerStageTransactions
 from redrive.store.postgres.submit import Submission, is_copied
 from redrive.store.postgres.transactions import Transactions
-from redrive.store.protocol import ChangeSignal, Reader
+from redrive.store.protocol import ChangeSignal
+from redrive.store.reader import Reader
 from redrive.store.records import (
     Call,
     Child,
@@ -71,6 +73,8 @@ class PostgresStore:
         self._server = Server(self.address)
         self._transactions = Transactions(self._server)
         self._snapshots = Snapshots(self._server)
+        self.maintenance = Maintenance(self)
+        """See `Store.maintenance`."""
         self._has_own_clock = clock == "server"
         self._pipelines: dict[LaneId, str] = {}
         self._installation = ""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Final, cast
 
 import psycopg
@@ -18,6 +20,7 @@ from redrive.errors import StoreRefusedError
 from redrive.store.postgres.connection import Address, Link, Server, address_of, error_of
 from redrive.store.postgres.session import SQL
 from redrive.store.records import Row, Step
+from redrive.store.sqlite.file_lock import FileLock
 
 OWN: Final = frozenset({"installation"})
 """Tables that only a server's database has."""
@@ -29,6 +32,29 @@ COUNT: Final = "SELECT count(*) FROM {table}"
 
 OnTable = Callable[[str, int], None]
 """Called with a table and the rows that were copied."""
+
+
+def take_over_file(path: Path, url: str, log: Step, on_table: OnTable, *, now: float) -> dict[str, int]:
+    """Do what `take_over` does with a file that nobody writes to meanwhile; refuse one whose workers are live."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    with FileLock(str(path)).held(), closing(sqlite3.connect(address, uri=True)) as db:
+        db.execute("BEGIN")
+        _refuse_live(db, path, now)
+        return take_over(db, url, log, on_table)
+
+
+def _refuse_live(db: sqlite3.Connection, path: Path, now: float) -> None:
+    live = db.execute(
+        "SELECT id, host, process FROM workers WHERE expires_at >= ? ORDER BY id",
+        (now,),
+    ).fetchall()
+    if live:
+        named = ", ".join(f"{worker} (process {process} on {host})" for worker, host, process in live[:3])
+        raise StoreRefusedError(
+            database=str(path),
+            cause=f"{len(live)} of its workers are live: {named}",
+            hint="Stop all workers first; one that died counts as live until its lease ends.",
+        )
 
 
 def take_over(source: sqlite3.Connection, url: str, log: Step, on_table: OnTable) -> dict[str, int]:

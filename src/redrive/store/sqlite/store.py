@@ -8,6 +8,7 @@ readable by its owner only.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sqlite3
@@ -25,8 +26,10 @@ from redrive.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
+from redrive.store.maintenance import Maintenance
 from redrive.store.plan import IN_PLACE, ExchangePlan
-from redrive.store.protocol import ChangeSignal, Reader
+from redrive.store.protocol import ChangeSignal
+from redrive.store.reader import Reader
 from redrive.store.records import (
     Call,
     Child,
@@ -46,6 +49,7 @@ from redrive.store.records import (
     json_list,
     upcoming_work,
 )
+from redrive.store.sqlite.backup import copy_file
 from redrive.store.sqlite.callers import FileTransactions
 from redrive.store.sqlite.claim import claim, claimed
 from redrive.store.sqlite.file_lock import FileLock
@@ -89,6 +93,9 @@ class SqliteStore:
         self.callers = FileTransactions(self._path, self._pipelines)
         """See `Store.callers`."""
         self._snapshots = Snapshots(self._path, self._copy if self._file_lock is None else None)
+        is_file = self._file_lock is not None
+        self.maintenance = Maintenance(self, functools.partial(copy_file, Path(path)) if is_file else None)
+        """See `Store.maintenance`."""
         self._process = os.getpid()
         self._is_closed = False
         self._files: tuple[int | None, ...] | None = None
