@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,9 @@ def traced(store: PostgresStore, file: Path) -> Generator[None]:
 
 
 def round_trips(file: Path) -> int:
-    """How often the store has waited for its server."""
-    return sum(line.split("\t")[1:4:2] == ["F", "Sync"] for line in file.read_text().splitlines())
+    """How often the store has sent something after an answer: also one that it asked for in the middle of a pipeline."""
+    sides = [line.split("\t")[1] for line in file.read_text().splitlines() if line.count("\t") > 2]
+    return sum(side == "F" and before == "B" for before, side in pairwise(["B", *sides]))
 
 
 def failed(one: ClaimedJob) -> Settlement:
@@ -73,8 +75,21 @@ def test_a_commit_is_one_round_trip(
     with traced(store, tmp_path / "trace"):
         answer = exchange(store, "w1", [outcome(one) for one in done], ClaimRequest((lane,), 100))
 
-    assert len(answer.claimed) == 52 if outcome is settlement else 100
+    assert len(answer.claimed) == (52 if outcome is settlement else 100)
     assert round_trips(tmp_path / "trace") == 1
+
+
+def test_a_commit_that_looks_first_is_more_than_one_round_trip(store: PostgresStore, tmp_path: Path) -> None:
+    """So the trace shows the difference."""
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 2, NOW)
+    done = claim(store, lane, 1)
+    store._paused = None
+
+    with traced(store, tmp_path / "trace"):
+        exchange(store, "w1", [settlement(one) for one in done], ClaimRequest((lane,), 1))
+
+    assert round_trips(tmp_path / "trace") > 1
 
 
 def test_a_commit_by_what_is_not_so_any_more_is_made_again(store: PostgresStore) -> None:
