@@ -32,10 +32,10 @@ class FillingStore(SqliteStore):
     is_full = False
 
     @contextmanager
-    def _writing(self) -> Generator[object]:  # type: ignore[override]
+    def _writing(self, **how: bool) -> Generator[object]:  # type: ignore[override]
         if self.is_full:
             raise StoreUnavailableError(database="jobs.db", cause="database or disk is full")
-        with super()._writing() as db:
+        with super()._writing(**how) as db:
             yield db
 
 

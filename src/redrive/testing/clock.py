@@ -20,6 +20,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from redrive.core.arguments import seconds
+from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.engine.guard.breakers import Breakers
 from redrive.engine.runtime import CURRENT, Runtime
 from redrive.testing.loop import VirtualLoop
@@ -31,9 +32,9 @@ MONOTONIC_START: Final = 7_000.0
 class VirtualClock:
     """A clock for tests. Sleeping returns at once and moves the clock; sleepers wake in the order in which they are due.
 
-    Time moves only when no other task of the loop is ready and no executor works for it, so that whoever is slow to yield or to
-    answer is not overtaken. It does not see real I/O: while a task waits for a socket, time may move, except on the loop of
-    `run_inline`, which checks.
+    Time moves only when no other task of the loop is ready, so that tasks that are slow to yield are not overtaken; while an
+    executor works for the loop, it moves no faster than the machine's. It does not see real I/O: while a task waits for a socket,
+    time may move, except on the loop of `run_inline`, which checks.
     """
 
     def __init__(self, *, wall: float = WALL_START, monotonic: float = MONOTONIC_START) -> None:
@@ -80,9 +81,10 @@ class VirtualClock:
         due_at = self.wall() + seconds
         mine = (self._now + seconds, next(self._order))
         heapq.heappush(sleepers, mine)
+        awake_at = SYSTEM_CLOCK.monotonic() + seconds
         try:
             await asyncio.sleep(0)
-            while sleepers[0] is not mine or _is_busy(loop, len(sleepers)):  # noqa: ASYNC110 - virtual time has no event to wait on.
+            while sleepers[0] is not mine or _is_busy(loop, len(sleepers), awake_at):  # noqa: ASYNC110 - virtual time has no event to wait on.
                 await asyncio.sleep(0)
             with self._lock:
                 self._now = max(self._now, mine[0])
@@ -100,10 +102,12 @@ class VirtualClock:
                 self._now += max(wall - self.wall(), math.ulp(wall) / 4)
 
 
-def _is_busy(loop: asyncio.AbstractEventLoop, sleepers: int) -> bool:
-    """Return whether tasks other than the sleepers, which are ready in every iteration, are ready now."""
+def _is_busy(loop: asyncio.AbstractEventLoop, sleepers: int, awake_at: float) -> bool:
+    """Return whether an executor works, until then, or tasks are ready other than the sleepers, which always are."""
+    if _calls.get(loop) and SYSTEM_CLOCK.monotonic() < awake_at:
+        return True
     # The list of ready callbacks is private; without it, the sleeper wakes after one iteration of the others.
-    return bool(_calls.get(loop)) or len(getattr(loop, "_ready", ())) >= sleepers
+    return len(getattr(loop, "_ready", ())) >= sleepers
 
 
 _calls: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Future[Any]]]] = WeakKeyDictionary()

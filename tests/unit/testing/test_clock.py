@@ -9,7 +9,7 @@ import threading
 from redrive.testing import VirtualClock
 
 
-def test_virtual_time_stands_still_while_an_executor_works() -> None:
+def test_virtual_time_does_not_jump_while_an_executor_works() -> None:
     clock = VirtualClock()
     may_return, began = threading.Event(), clock.monotonic()
 
