@@ -234,12 +234,29 @@ def test_a_role_that_may_not_is_told_what_it_lacks(run: Run, fresh: str, schemas
             db.execute(f"DROP ROLE {role}")
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
+
+
+def test_the_documented_queries_show_what_waits(shell: Shell, fresh: str, schemas: Schemas) -> None:
+    name = fresh.rpartition("=")[2]
+    watch = PAGE.read_text(encoding="utf-8").partition("## What to watch")[2]
+    queries = watch.partition("```sql\n")[2].partition("```")[0].replace("redrive.", f"{name}.")
+    assert shell("submit", "flows:orders", "5", "--database-url", fresh).code == 0
+
+    with psycopg.connect(schemas.server) as db:
+        found = [db.execute(query.encode()).fetchall() for query in queries.split(";") if query.strip()]
+
+    assert found[0] == [("orders", "queued", 1)]
+    assert found[1][0][0] == "orders"
+    assert found[2] == []
+    assert len(found) == 5
+
+
 @pytest.fixture
 def roles(shell: Shell, fresh: str, schemas: Schemas) -> Generator[dict[str, str]]:
     """The addresses of a worker, a reader and a submitter that have the rights that are documented."""
     name = fresh.rpartition("=")[2]
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
-    grants = page.read_text(encoding="utf-8").partition("```sql\n")[2].partition("```")[0]
+    grants = PAGE.read_text(encoding="utf-8").partition("```sql\n")[2].partition("```")[0]
     for of, mine in (
         ("SCHEMA redrive", f"SCHEMA {name}"),
         ("redrive_", f"{name}_"),
