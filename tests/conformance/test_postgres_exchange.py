@@ -54,9 +54,10 @@ def traced(store: PostgresStore, file: Path) -> Generator[None]:
 
 
 def round_trips(file: Path) -> int:
-    """How often the store has sent something after an answer: also one that it asked for in the middle of a pipeline."""
-    sides = [line.split("\t")[1] for line in file.read_text().splitlines() if line.count("\t") > 2]
-    return sum(side == "F" and before == "B" for before, side in pairwise(["B", *sides]))
+    """How often the store has asked for answers. What it sends before they have come may cross them on the way."""
+    fields = (line.split("\t") for line in file.read_text().splitlines())
+    asks = [field[3] in {"Sync", "Flush", "Query"} for field in fields if len(field) > 3 and field[1] == "F"]
+    return sum(ask and not before for before, ask in pairwise([False, *asks]))
 
 
 def failed(one: ClaimedJob) -> Settlement:

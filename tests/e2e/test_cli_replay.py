@@ -243,8 +243,8 @@ def short(shell: Shell) -> Shell:
     prepared(shell, "samples", 0)
     for number in (1, 2, 3):
         shell("submit", "reviews_flow:samples", f'{{"id": "change-{number}"}}', "--key", f"k{number}")
-    # One after the other, so that a letter has the number of its job.
-    shell("worker", "reviews_flow:samples", "--until-idle", "--concurrency", "1")
+        # One after the other, so that a letter has the number of its job.
+        work(shell, "samples")
     shell("submit", "reviews_flow:samples", '{"id": "change-1"}', "--key", "k1")
     shell("job", "erase", "2", "--yes")
     return shell
