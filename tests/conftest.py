@@ -44,7 +44,7 @@ ABOVE_THE_SEAM = tuple(
 """Tests that run over both stores."""
 IN_FULL = os.environ.get("REDRIVE_TEST_STORES") == "all"
 """Whether the tests of every command run over both: `make test-postgres` does that, for which `make test` has no time."""
-COMMANDS = frozenset({"bulk_edit", "letters", "operate", "replay", "triage", "upkeep"})
+COMMANDS = frozenset({"letters", "replay", "upkeep"})
 """The commands that `make test` runs over both stores."""
 
 
