@@ -38,6 +38,7 @@ MESSAGE_READ: Final = classify.MESSAGE_MAX
 
 _INPUT: Final = re.compile(r"input_value=.*?(?=, input_type=|\n|\Z)")
 LARGE_BYTES: Final = 1 << 18
+"""Reading more takes so long that it would be noticed on the loop."""
 LITERAL_MIN: Final = 8
 """Shorter strings of an input are too common in ordinary text to be recognised in it."""
 _RUN: Final = re.compile(r'(?:[^"\\\ufffd]|\\.)+', re.DOTALL)
@@ -98,9 +99,9 @@ class CallValues:
         self._literals: LiteralIndex | None = None
 
     @property
-    def is_large(self) -> bool:
-        """Whether reading them takes so long that it would be noticed on the loop."""
-        return sum(len(job.input) + len(job.payload or b"") for job in self._jobs) > LARGE_BYTES
+    def size(self) -> int:
+        """How many bytes they have."""
+        return sum(len(job.input) + len(job.payload or b"") for job in self._jobs)
 
     @property
     def values(self) -> list[tuple[bytes, object]]:

@@ -37,8 +37,8 @@ from redrive.core.lifecycle import JobState
 from redrive.core.taxonomy import BUG_UNKNOWN
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.dead_letter import (
+    LARGE_BYTES,
     MESSAGE_MAX,
-    CallValues,
     FailedAttempt,
     JobRedactor,
     letter_of,
@@ -114,7 +114,10 @@ def settlement_of_failure(
 
 def is_large(dispatch: Dispatch) -> bool:
     """Return whether the values of a failure have to be read on a thread; see `decide_failure`."""
-    return (dispatch.call or CallValues(dispatch.job)).is_large
+    if dispatch.call is not None:
+        return dispatch.call.size > LARGE_BYTES
+    job = dispatch.job
+    return len(job.input) + len(job.payload or b"") > LARGE_BYTES
 
 
 async def decide_failure(
@@ -127,7 +130,10 @@ async def decide_failure(
 
 def _with_safe_names(failed: FailedAttempt, redactor: JobRedactor) -> FailedAttempt:
     """Return a failure without values of the job, or secrets, in its code and in the name of its class."""
-    failure, names = failed.failure, dict[str, str]()
+    failure = failed.failure
+    if failure.signal is not SignalKind.FAIL and "." not in failure.exception:
+        return failed
+    names: dict[str, str] = {}
     if failure.signal is SignalKind.FAIL and _is_changed(failure.code, redactor):
         names = {"code": HIDDEN_CODE, "canonical": HIDDEN_CODE}
     # A name without a module is one of Python's own.
