@@ -213,7 +213,7 @@ class StatementTests(Scene):
                 signal.clear()
                 store.submit([new(lane)], NOW)
 
-                holds(bool(select.select([signal], [], [], 30)[0]))
+                holds(bool(select.select([signal], [], [], 10)[0]))
                 signal.clear()
                 holds(not select.select([signal], [], [], 0)[0])
 

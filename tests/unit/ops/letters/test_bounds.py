@@ -115,8 +115,9 @@ def test_a_value_that_is_too_large_is_no_edit(failed: Redrive, monkeypatch: pyte
             edit(failed.store, 1, ANN, part="payload", **change)
 
 
-def test_copies_of_copies_are_bounded(failed: Redrive) -> None:
+def test_copies_of_copies_are_bounded(failed: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty-six operations would make a value of gigabytes."""
+    monkeypatch.setattr(new_value, "PAYLOAD_MAX", 100_000)
     copies = [{"op": "copy", "from": "/list", "path": f"/list/{place % 3}"} for place in range(40)]
 
     with pytest.raises(ConfigurationError, match="copies more than"):
