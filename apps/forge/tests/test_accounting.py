@@ -17,6 +17,7 @@ from apps.forge.spec import load_spec
 from apps.forge.tests import flows
 from apps.forge.tests.conftest import Forge, numbered, read_lines
 from redrive import connect
+from redrive.engine.runs import driver
 from redrive.testing import VirtualClock
 
 SPEC = "apps.forge.tests.flows"
@@ -73,9 +74,10 @@ def test_a_run_is_judged_by_its_share_of_successes(
 @pytest.mark.sqlite
 @pytest.mark.req("FG-1.3")
 def test_at_every_moment_the_total_is_what_succeeded_failed_was_cancelled_and_is_open(
-    samples: Callable[..., Path], clock: VirtualClock
+    samples: Callable[..., Path], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked by a connection of its own, as another process would."""
+    monkeypatch.setattr(driver, "LOOK_SECONDS", 0.01)
     flows.STATE.statuses = dict.fromkeys(range(0, 3_000, 10), (400,))
     seen: list[tuple[int, int]] = []
 
@@ -87,7 +89,7 @@ def test_at_every_moment_the_total_is_what_succeeded_failed_was_cancelled_and_is
         with connect(RunFolder(Path("out")).database) as rd:
             assert rd.reports.account(run=report.id).adds_up
 
-    order = work.Order(out=Path("out"), input=samples(numbered(3_000)), on_progress=look)
+    order = work.Order(out=Path("out"), input=samples(numbered(3_000)), concurrency=8, on_progress=look)
     ended = work.start(load_spec(f"{SPEC}:lenient"), order).report
 
     assert (ended.total, ended.succeeded, ended.dead, ended.open) == (3_000, 2_700, 300, 0)
