@@ -17,7 +17,7 @@ import asyncio
 import functools
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
@@ -211,9 +211,6 @@ async def _upload(request: Request, service: Service, owner: str) -> tuple[JobVi
     except OSError as error:
         await _refuse(service, owner, form, "IO_ERROR", error)
         raise
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
 
 
 async def _refuse(service: Service, owner: str, form: Form, code: str, error: Exception) -> None:

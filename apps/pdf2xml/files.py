@@ -72,8 +72,12 @@ class Files:
         return self.results / f"{job}-{token}.xml"
 
     def keep(self, draft: Path, final: Path) -> None:
-        """Give a durable draft its final name, durably."""
-        draft.replace(final)
+        """Give a durable draft its final name, durably; a draft that cannot get it is removed."""
+        try:
+            draft.replace(final)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
         handle = os.open(final.parent, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -210,6 +210,15 @@ def draft(jobs: Jobs, *, age: float = 0.0) -> Path:
     return path
 
 
+def test_a_draft_that_cannot_get_its_name_is_removed(jobs: Jobs) -> None:
+    left = draft(jobs)
+
+    with pytest.raises(OSError, match="directory"):
+        jobs.files.keep(left, jobs.files.folder / "missing" / "source.pdf")
+
+    assert not left.exists()
+
+
 def test_a_draft_of_a_process_that_died_is_purged_after_an_hour(jobs: Jobs) -> None:
     dead, new = draft(jobs, age=DRAFT_SECONDS + 60), draft(jobs)
 

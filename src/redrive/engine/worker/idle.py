@@ -132,32 +132,38 @@ class IdleWait:
         watch = min(self._watch or wait, wait)
         waited = 0.0
         while waited < wait and not self._wake.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(watch):
-                    await self._wake.wait()
+            await self._woken_within(watch)
             waited += watch
             if self._watch is not None and await self._is_changed():
                 return
 
     async def _until_signal(self, signal: ChangeSignal, wait: float) -> None:
         """Wait until woken, until the signal reports a change, or until it is time to look again."""
-        loop, heard = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(signal.fileno(), heard.set)
+        loop, heard = asyncio.get_running_loop(), False
+
+        def hear() -> None:
+            nonlocal heard
+            heard = True
+            loop.remove_reader(signal.fileno())
+            look_at = self._looked_at + LOOK_SECONDS
+            if loop.time() < look_at:
+                loop.call_at(look_at, self._wake.set)
+            else:
+                self._wake.set()
+
+        loop.add_reader(signal.fileno(), hear)
         try:
-            await self._first_of(wait, heard)
-            if heard.is_set():
-                await self._first_of(self._looked_at + LOOK_SECONDS - loop.time())
-                signal.clear()
-                self._looked_at = loop.time()
+            await self._woken_within(wait)
         finally:
             loop.remove_reader(signal.fileno())
+        if heard:
+            signal.clear()
+            self._looked_at = loop.time()
 
-    async def _first_of(self, seconds: float, *events: asyncio.Event) -> None:
-        """Wait until woken, until one of these events, or for so many seconds."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._wake, *events)]
-        await asyncio.wait(waits, timeout=max(seconds, 0.0), return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+    async def _woken_within(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
 
     async def _look(self) -> UpcomingWork | None:
         return await self._ask_until_answered(functools.partial(self._store.upcoming, self._journal.order))
