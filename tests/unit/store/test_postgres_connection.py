@@ -7,7 +7,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from redrive import Pipeline, connect, stage
 from redrive.store.postgres.connection import Server, address_of
+from redrive.store.postgres.store import PostgresStore
 from tests.databases import Schemas
 
 
@@ -46,6 +48,28 @@ def test_what_a_lost_connection_was_doing_is_ended_when_another_takes_its_place(
         lost.execute("SELECT 1")
     lost.close()
     server.drop()
+
+
+def test_statements_that_the_server_does_not_have_are_prepared_anew(url: str) -> None:
+    @stage
+    def nothing(number: int) -> None:
+        """Do nothing."""
+
+    with connect(url) as rd:
+        store = rd.store
+        assert isinstance(store, PostgresStore)
+
+        def submit_and_count() -> int:
+            rd.submit(Pipeline("flow", [nothing]), 1)
+            return rd.jobs.counts()["queued"]
+
+        for _ in range(6):
+            submit_and_count()
+        server = store._server.link().pgconn
+        server.exec_(b"DEALLOCATE ALL")
+        assert submit_and_count() == 7
+        store._server.link().pgconn.exec_(b"DEALLOCATE ALL")
+        assert rd.jobs.counts() == {"queued": 7}
 
 
 def test_an_address_may_leave_out_the_host_and_has_options_with_spaces() -> None:

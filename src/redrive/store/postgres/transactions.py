@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs transactions on one connection, and turns the errors of the driver into the store's.
 
-A transaction that stood in another's way is repeated. After a connection was lost nothing is repeated here: the caller learns that
-the store is unavailable, and the next call connects again. Whether a commit took place whose answer was lost is found out only
-where repeating the call would do its work twice.
+A transaction that stood in another's way is repeated, as is one whose statements the server does not have. After a connection was
+lost nothing is repeated here: the caller learns that the store is unavailable, and the next call connects again. Whether a commit
+took place whose answer was lost is found out only where repeating the call would do its work twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from redrive.store.postgres.connection import Link, Server, error_of, holder_of_
 from redrive.store.postgres.session import SQL, Session
 from redrive.store.records import Row
 
-CONFLICTS: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+UNPREPARED: Final = psycopg.errors.InvalidSqlStatementName
+"""The driver takes a statement for prepared that the server does not know: one of a pipeline that ended before it, for example."""
+REPEATED: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure, UNPREPARED)
+"""Errors of transactions that did nothing, and may go well the next time."""
 WAITED: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 """Errors of statements that waited for too long."""
 TRIES: Final = 5
@@ -61,12 +64,14 @@ class Transactions:
 
     def read(self, text: bytes, parameters: Row = ()) -> list[Row]:
         """Run a query that only reads."""
-        with self._mutex, self.mapped():
-            link = self._server.link()
-            with self._kept(link), link.transaction() if self._server.is_pooled else nullcontext():
-                if self._server.is_pooled:
-                    link.execute(self._server.settings)
-                return link.cursor(binary=True).execute(text, parameters).fetchall()
+        return self._repeated(lambda: self._read(text, parameters))
+
+    def _read(self, text: bytes, parameters: Row) -> list[Row]:
+        link = self._server.link()
+        with self._kept(link), link.transaction() if self._server.is_pooled else nullcontext():
+            if self._server.is_pooled:
+                link.execute(self._server.settings)
+            return link.cursor(binary=True).execute(text, parameters).fetchall()
 
     def query(self, name: str, *parameters: object) -> list[Row]:
         """Run a named query that only reads."""
@@ -87,13 +92,13 @@ class Transactions:
             with self._kept(link):
                 return opened(link)
 
-    def _repeated(self, written: Callable[[], T]) -> T:
-        """Write, and once more if it stands in another's way."""
+    def _repeated(self, run: Callable[[], T]) -> T:
+        """Run a transaction, and again if it did nothing and may go well the next time."""
         with self._mutex, self.mapped():
             for _ in range(TRIES - 1):
-                with suppress(*CONFLICTS):
-                    return written()
-            return written()
+                with suppress(*REPEATED):
+                    return run()
+            return run()
 
     def _write(self, work: Callable[[Session], T], *, is_exact: bool, is_pipelined: bool) -> T:
         link = self._server.link()
@@ -132,9 +137,10 @@ class Transactions:
         """Leave the connection ready for the next transaction, or not at all."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             try:
-                if link.closed or link.info.transaction_status is TransactionStatus.UNKNOWN:
+                is_unknown = link.closed or link.info.transaction_status is TransactionStatus.UNKNOWN
+                if is_unknown or isinstance(error, UNPREPARED):
                     self._server.drop()
                 elif link.info.transaction_status is not TransactionStatus.IDLE:
                     link.execute("ROLLBACK")
