@@ -12,9 +12,10 @@ ordinary text, and a secret in it is hidden.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from redrive.redaction.formats.tokens import LONG_SHAPES, PREFIXES, SHAPES, SHORT_SHAPES
+from redrive.redaction.formats.tokens import LONG_SHAPES, PREFIXES, SHAPES
 
 SENTINEL: Final = "\U000f0000-\U000ffffd"
 """The range of sentinels, for use inside a character class."""
@@ -41,7 +42,7 @@ KINDS: Final = frozenset(
         # Not secrets, but content that could not be read.
         *("cycle", "depth", "unjudged", "unprintable", "unstable"),
         *(row.split()[0] for row in PREFIXES.splitlines() if row[:1].isalpha()),
-        *(kind for kind, *_ in (*SHAPES, *SHORT_SHAPES, *LONG_SHAPES)),
+        *(kind for kind, *_ in (*SHAPES, *LONG_SHAPES)),
     }
 )
 """Every kind of placeholder."""
@@ -87,6 +88,21 @@ class Sentinels:
     def redacted(self, kind: str) -> str:
         """Return the sentinel for a secret of `kind`."""
         return self.put(placeholder(kind))
+
+    def replace(
+        self, text: str, spans: Iterable[tuple[int, int, str]], shown: Callable[[str], str] = placeholder
+    ) -> str:
+        """Replace spans, ordered by their start and each with a kind, by sentinels; spans that overlap become one."""
+        pieces: list[str] = []
+        done = 0
+        for start, end, kind in spans:
+            if start >= done:
+                pieces += (text[done:start], self.put(shown(kind)))
+            done = max(done, end)
+        if not pieces:
+            return text
+        pieces.append(text[done:])
+        return "".join(pieces)
 
     @staticmethod
     def spans(text: str) -> list[tuple[int, int]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find private key blocks: PEM, OpenSSH, PGP and PuTTY, over many lines or with escaped line ends, complete or cut off.
+"""Find private key blocks: PEM, OpenSSH and PGP, over many lines or with escaped line ends, complete or cut off.
 
 Public certificates and public keys stay. Every character is read a bounded number of times: a block ends at the next row of
 dashes.
@@ -8,6 +8,7 @@ dashes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from redrive.redaction.placeholders import Sentinels
@@ -28,18 +29,14 @@ _END: Final = re.compile(rf"-{{4,5}} ?END {_LABEL} ?-{{4,5}}")
 _ROWS_BACKWARDS: Final = re.compile(
     r"(?:\s|[nr]\\+){1,8}[A-Za-z0-9+/=]{1,80}(?:(?:\s|[nr]\\+){1,8}[A-Za-z0-9+/=]{16,80})*"
 )
-_PUTTY: Final = re.compile(r"(Private-Lines: \d{1,3}\s++)(?>(?:[A-Za-z0-9+/=]{1,80}+(?:\s++|\Z))+)")
 
 
 def redact_private_keys(text: str, sentinels: Sentinels) -> str:
     """Replace every private key block."""
-    if "PRIVATE KEY" in text:
-        text = _BLOCK.sub(lambda block: _without_key(block, sentinels), text)
-        if "END " in text:
-            text = _without_tails(text, sentinels)
-    if "Private-Lines: " in text:
-        text = _PUTTY.sub(lambda found: f"{found[1]}{sentinels.redacted('private-key')}\n", text)
-    return text
+    if "PRIVATE KEY" not in text:
+        return text
+    text = _BLOCK.sub(lambda block: _without_key(block, sentinels), text)
+    return sentinels.replace(text, _tails(text)) if "END " in text else text
 
 
 def _without_key(block: re.Match[str], sentinels: Sentinels) -> str:
@@ -47,14 +44,11 @@ def _without_key(block: re.Match[str], sentinels: Sentinels) -> str:
     return sentinels.redacted("private-key") if _ROW.search(block[1]) else block[0]
 
 
-def _without_tails(text: str, sentinels: Sentinels) -> str:
-    """Replace the lines of keys whose beginning was cut off."""
-    pieces: list[str] = []
+def _tails(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the lines of keys whose beginning was cut off."""
     done = 0
     for end in _END.finditer(text):
         rows = _ROWS_BACKWARDS.match(text[max(done, end.start() - KEY_MAX) : end.start()][::-1])
         if rows:
-            pieces += (text[done : end.start() - rows.end()], sentinels.redacted("private-key"))
+            yield end.start() - rows.end(), end.end(), "private-key"
             done = end.end()
-    pieces.append(text[done:])
-    return "".join(pieces)

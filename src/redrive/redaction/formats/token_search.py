@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
-from operator import itemgetter
 from typing import Final, NamedTuple
 
-from redrive.redaction.formats.tokens import ALPHABETS, CHECKS, LONG_SHAPES, PREFIXES, SHAPES, SHORT_SHAPES
+from redrive.redaction.formats.tokens import ALPHABETS, CHECKS, LONG_SHAPES, PREFIXES
 from redrive.redaction.placeholders import Sentinels
 
 RUN_MIN: Final = 16
@@ -101,36 +100,22 @@ _LONG: Final = re.compile(
 )
 
 
-def _by_needle(
-    rows: tuple[tuple[str, str, str], ...],
-) -> tuple[tuple[str, tuple[tuple[str, re.Pattern[str]], ...]], ...]:
-    return tuple(
-        (needle, tuple((kind, re.compile(pattern)) for kind, _, pattern in group))
-        for needle, group in groupby(rows, key=itemgetter(1))
-    )
-
-
 _PROVIDERS: Final = tuple(row.provider for row in _ROWS)
 _LONG_PROVIDERS: Final = tuple(provider for provider, _ in LONG_SHAPES)
-_SHAPES: Final = _by_needle(SHAPES)
-_SHORT_SHAPES: Final = _by_needle(SHORT_SHAPES)
 
 
 def redact_tokens(text: str, sentinels: Sentinels) -> str:
     """Replace every provider token."""
-    text = _redact_shapes(_SHORT_SHAPES, text, sentinels)
     shape = text.encode("latin-1", "replace").translate(_SHAPE)
-    if _RUN not in shape:
-        return text
-    whole = text
-    text = _redact_shapes(_SHAPES, text, sentinels)
-    if text is not whole:
-        shape = text.encode("latin-1", "replace").translate(_SHAPE)
-    run = shape.find(_RUN)
+    return sentinels.replace(text, _found(text, shape)) if _RUN in shape else text
+
+
+def _found(text: str, shape: bytes) -> Iterator[tuple[int, int, str]]:
+    """Yield the tokens in the long runs of a text."""
     tokens = _tokens(is_escaped="\\" in text or "%" in text)
     patterns = ((tokens, _PROVIDERS), (_LONG, _LONG_PROVIDERS))
-    pieces: list[str] = []
     done = 0
+    run = shape.find(_RUN)
     while run >= 0:
         end = shape.find(b" ", run)
         end = len(text) if end < 0 else end
@@ -142,21 +127,6 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
                 end = rest.end()
             for pattern, providers in patterns:
                 for found in pattern.finditer(text, run, end):
-                    kind = providers[(found.lastindex or 1) - 1]
-                    pieces += (text[done : found.start()], sentinels.redacted(kind))
+                    yield *found.span(), providers[(found.lastindex or 1) - 1]
                     done = run = found.end()
         run = shape.find(_RUN, end)
-    if not pieces:
-        return text
-    pieces.append(text[done:])
-    return "".join(pieces)
-
-
-def _redact_shapes(
-    shapes: tuple[tuple[str, tuple[tuple[str, re.Pattern[str]], ...]], ...], text: str, sentinels: Sentinels
-) -> str:
-    for needle, rows in shapes:
-        if needle in text:
-            for kind, pattern in rows:
-                text = pattern.sub(sentinels.redacted(kind), text)
-    return text

@@ -230,29 +230,13 @@ ionic          alnum{40,}                 digit        ion_
 localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
 """
 
-SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
-    # The provider, a part that every such text has, and the pattern: tokens that are known by what surrounds them.
-    ("azure", "+AMC", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}\+AMC[A-Za-z0-9+/]{4}=="),
-    ("azure", "+ASt", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}\+ASt[A-Za-z0-9+/]{4}=="),
-    ("azure", "ACDb", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}ACDb[A-Za-z0-9+/]{4}=="),
-    ("twitter", "AAAAAAAAAAAAAAAAAAAA", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
-    ("telegram", "bot", r"(?<=/bot)[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
-    ("telegram", "bot", r"(?<=%2Fbot)[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
-    ("telegram", "elegram", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
-    ("telegram", "Bot(", r"(?<=Bot\([\"'])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
-    ("meta", "|", r"(?<![\w.-])[0-9]{15,16}\|[\w-]{27,40}(?![\w-])"),
-    ("secret", ",v1=", r"(?<=,v1=)[0-9a-f]{64}(?![0-9a-f])"),
-    ("webhook", "hook", r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/+-]{16,}+"),
-    ("webhook", "hook", r"(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"),
-    ("webhook", "hook", r"(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"),
-    ("webhook", "hook", r"(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"),
-    ("webhook", "hook", r"(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"),
-    ("webhook", "hook", r"(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"),
-    ("webhook", "hook", r"(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"),
+_ENCODED_URL: Final = (
+    r"%3[aA]%2[fF]%2[fF](?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64})%3[aA]"
+    r"((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40"
 )
 
-SHORT_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
-    # The same, for secrets that may be shorter than a run that is searched.
+SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
+    # The kind, a part that every such text has, and the pattern, whose last group is the secret if it has one.
     ("slack", "xox", r"(?<![A-Za-z0-9])xox[a-z]-[\w-]{8,}+"),
     # The address of a MySQL server in Go: `user:password@tcp(host)/name`.
     ("url-credentials", "@tcp(", r"(?<=\w:)(?![$<{%])[^\s:@/'\"]{1,128}+(?=@tcp\()"),
@@ -266,6 +250,34 @@ SHORT_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "authorization",
         "asic ",
         r"(?<=\b[Bb]asic )(?=[A-Za-z+/]{0,80}[0-9=])(?=[A-Z0-9+/]{0,80}[a-z])(?=[a-z0-9+/]{0,80}[A-Z])[A-Za-z0-9+/]{7,}+=*+",
+    ),
+    # A URL in percent encoding: the password between the user and the host.
+    ("url-credentials", "%3A%2F%2F", _ENCODED_URL),
+    ("url-credentials", "%3a%2f%2f", _ENCODED_URL),
+    (
+        "private-key",
+        "Private-Lines: ",
+        r"Private-Lines: \d{1,3}\s++([A-Za-z0-9+/=]{1,80}+(?:\s++[A-Za-z0-9+/=]{1,80}+(?!\S))*+)",
+    ),
+    ("azure", "==", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}(?:\+AMC|\+ASt|ACDb)[A-Za-z0-9+/]{4}=="),
+    ("twitter", "AAAAAAAAAAAAAAAAAAAA", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
+    ("telegram", "bot", r"(?:(?<=/bot)|(?<=%2Fbot))[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
+    ("telegram", "elegram", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
+    ("telegram", "Bot(", r"(?<=Bot\([\"'])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
+    ("meta", "|", r"(?<![\w.-])[0-9]{15,16}\|[\w-]{27,40}(?![\w-])"),
+    ("secret", ",v1=", r"(?<=,v1=)[0-9a-f]{64}(?![0-9a-f])"),
+    (
+        "webhook",
+        "hook",
+        (
+            r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/+-]{16,}+"
+            r"|(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"
+            r"|(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"
+            r"|(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"
+            r"|(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"
+            r"|(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"
+            r"|(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"
+        ),
     ),
 )
 

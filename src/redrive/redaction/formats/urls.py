@@ -7,6 +7,7 @@ Scheme, user name, host and path stay. `assignments.py` handles secret query par
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from redrive.redaction.named.values import RANDOM_MIN, is_guarded, is_inert, is_random
@@ -32,23 +33,19 @@ _WEB_SCHEME: Final = re.compile(r"(?:https?|wss?|file|s3|gs|git|ssh)\Z", re.IGNO
 _HOST_AND_PORT: Final = re.compile(r"@(?=[A-Za-z0-9.-]{1,100}:[0-9]{2,5}(?![\w.:]))")
 _VERSION: Final = re.compile(r"v?[0-9]+\.[0-9]")
 _LAST_WORD: Final = re.compile(r"\A[^\s/@\"'`<>(){}\[\]]+")
-_ENCODED: Final = re.compile(
-    r"%3[aA]%2[fF]%2[fF]((?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64}))%3[aA]((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40"
-)
 
 
 def redact_urls(text: str, sentinels: Sentinels) -> str:
     """Replace the password, or the token without a user name, of every URL."""
-    if "%3A%2F%2F" in text or "%3a%2f%2f" in text:
-        text = _ENCODED.sub(lambda found: _encoded(found, sentinels), text)
     if "@" not in text:
         return text
-    text = _redact_schemeless(text, sentinels)
-    if "://" not in text:
-        return text
-    pieces: list[str] = []
+    text = sentinels.replace(text, _schemeless(text))
+    return sentinels.replace(text, _credentials(text)) if "://" in text else text
+
+
+def _credentials(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the secrets of URLs."""
     seen: dict[str, int | None] = {}
-    done = 0
     at = text.find("://")
     while at >= 0:
         start = at + 3
@@ -59,16 +56,13 @@ def redact_urls(text: str, sentinels: Sentinels) -> str:
                 seen[userinfo] = _secret_in(userinfo)
             secret = seen[userinfo]
             if secret is not None:
-                pieces += (text[done : start + secret], sentinels.redacted("url-credentials"))
-                start = done = end
+                yield start + secret, end, "url-credentials"
+                start = end
         at = text.find("://", start)
-    pieces.append(text[done:])
-    return "".join(pieces)
 
 
-def _redact_schemeless(text: str, sentinels: Sentinels) -> str:
-    """Replace passwords in addresses without a scheme: `user:password@host:5432/name`."""
-    pieces: list[str] = []
+def _schemeless(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the passwords in addresses without a scheme: `user:password@host:5432/name`."""
     seen: dict[str, bool] = {}
     done = 0
     for found in _HOST_AND_PORT.finditer(text):
@@ -82,17 +76,8 @@ def _redact_schemeless(text: str, sentinels: Sentinels) -> str:
         if password not in seen:
             seen[password] = is_guarded(password) and not _VERSION.match(password)
         if seen[password]:
-            pieces += (text[done : at - len(password)], sentinels.redacted("url-credentials"))
+            yield at - len(password), at, "url-credentials"
             done = at
-    if not pieces:
-        return text
-    pieces.append(text[done:])
-    return "".join(pieces)
-
-
-def _encoded(found: re.Match[str], sentinels: Sentinels) -> str:
-    start, end = found.start(2) - found.start(), found.end(2) - found.start()
-    return found[0][:start] + sentinels.redacted("url-credentials") + found[0][end:]
 
 
 def _userinfo_end(text: str, start: int) -> int | None:

@@ -79,18 +79,9 @@ class Literals:
             spans += self._wrapped(text)
         if spans and (placeholders := sentinels.spans(text)):
             spans = [*_around_placeholders(spans, placeholders)]
-        if not spans:
-            return text
         # Of the matches at one position the longest comes first and determines the placeholder.
         spans.sort(key=lambda span: (span[0], -span[1]))
-        pieces: list[str] = []
-        done = 0
-        for start, end, form in spans:
-            if start >= done:
-                pieces += (text[done:start], sentinels.put(self._shown[form]))
-            done = max(done, end)
-        pieces.append(text[done:])
-        return "".join(pieces)
+        return sentinels.replace(text, spans, self._shown.__getitem__)
 
     def _spans(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Yield the span of each form; of base64, including the base64 characters around it."""

@@ -1,20 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of well-known commands and where they take a password.
+"""Find passwords on command lines whose flag does not name them: `curl -u user:x`, `mysql -px`, `echo x | docker login`.
 
-Only the table: `commands.py` searches for them. In every pattern the first group is the password. All quantifiers are bounded.
-The patterns match shell syntax and lists of arguments: `-p x`, `-px`, `-p=x`, `'-p', 'x'`.
+`assignments.py` handles flags that name the password (`--password x`). A table lists the commands and where they take a password:
+in every pattern the first group is the password, and all quantifiers are bounded. The patterns match shell syntax and lists of
+arguments: `-p x`, `-px`, `-p=x`, `'-p', 'x'`. A command is read once, to the end of its line and at most `COMMAND_MAX` characters.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
+from redrive.redaction.named.values import is_inert
+from redrive.redaction.placeholders import Sentinels
+from redrive.redaction.places import Place, redact_places
+
+COMMAND_MAX: Final = 600
+"""How far a flag may be from its command."""
+
+# A command ends with its line, unless a backslash continues the line, and where another command follows.
+_LINE: Final = rf"(?>(?:[^\n|&;]|(?<=\\)\n|[|&;](?![|&]?[ ])|(?<! )[|&;](?!\Z)){{0,{COMMAND_MAX}}})"
+# The dash comes first, so that the search for it runs in C.
+_FLAG: Final = re.compile(r"-(?:(?<=[\s\"'(]-)|(?<=[\s\"'(]--))[A-Za-z]")
 _WORD: Final = r"""(?:'[^'\n]{1,256}+'?|"[^"\n]{1,256}+"?|[^\s'"]{1,256}+)"""
 _PART: Final = r"""[^\s'"]{1,256}+"""
 # Between a flag and its value: a space, an equals sign, or the end of one quoted argument and the start of the next.
 _GAP: Final = r"""(?:[ =:]{1,2}|['"],?[ ]?(?=['"]))"""
 _LETTERS: Final = "[A-Za-z]{0,7}"
-_ANY_LETTER: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _BEFORE: Final = r"(?<=[\s'\"])"
 # The user may be quoted together with the password.
 _USER: Final = rf"-{{1,2}}%s{_GAP}?['\"]?[^\s:'\"@/<]{{1,64}}:({_PART})"
@@ -38,23 +50,19 @@ def _separate_value(letters: str) -> str:
     return rf"{_BEFORE}-{letters}{_GAP}({_WORD})"
 
 
-FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
-    # The letters a flag may start with, a part of every command that has it, those commands, and where the password is.
-    # Every flag of a row starts with one of its letters, so that no flag elsewhere in a text affects whether this one is found.
+_FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
+    # A part of every command that has the flag, those commands, and where the password is.
     (
-        "uUpa",
         "curl wget etcdctl jenkins-cli http xh hey",
         r"curl|wget|etcdctl|jenkins-cli(?:\.jar)?|https?|httpie|xh|hey",
         _BEFORE + _USER % "(?:u|U|user|proxy-user|auth|a)",
     ),
-    ("A", "ab", "ab", _BEFORE + _USER % "A"),
-    ("sdc", "skopeo", "skopeo", _BEFORE + _USER % "(?:src-|dest-)?creds"),
-    ("E-c", "curl", "curl", rf"{_BEFORE}(?:-E|--cert)[ =]['\"]?[^\s:'\"]{{1,128}}:(?!//)({_PART})"),
-    ("p", "mysql mariadb", r"(?:mysql|mariadb)[\w-]{0,24}", rf"{_BEFORE}-p({_WORD})"),
-    ("hp", "7z rar", r"7z[ar]?|unrar|rar", rf"{_BEFORE}-h?p({_WORD})"),
-    ("h", "rar", "rar", rf"{_BEFORE}-hp({_WORD})"),
+    ("ab", "ab", _BEFORE + _USER % "A"),
+    ("skopeo", "skopeo", _BEFORE + _USER % "(?:src-|dest-)?creds"),
+    ("curl", "curl", rf"{_BEFORE}(?:-E|--cert)[ =]['\"]?[^\s:'\"]{{1,128}}:(?!//)({_PART})"),
+    ("mysql mariadb", r"(?:mysql|mariadb)[\w-]{0,24}", rf"{_BEFORE}-p({_WORD})"),
+    ("7z rar", r"7z[ar]?|unrar|rar", rf"{_BEFORE}-h?p({_WORD})"),
     (
-        "p",
         (
             "login sshpass mongo twine rabbitmqadmin cqlsh cypher-shell snowsql beeline rdesktop ncftp evil-winrm psexec"
             " crackmapexec netexec nxc certutil security xmrig influx"
@@ -62,44 +70,40 @@ FLAGS: Final[tuple[tuple[str, str, str, str], ...]] = (
         f"{_COMMANDS_WITH_LOGIN}|{_COMMANDS_WITH_P}",
         _flag("p"),
     ),
-    ("p", "useradd usermod", "useradd|usermod", _separate_value("p")),
+    ("useradd usermod", "useradd|usermod", _separate_value("p")),
     (
-        "P",
         "sql bcp zip ipmitool mosquitto_ ssh-keygen security",
         "sqlcmd|bcp|isql|tsql|zip|unzip|ipmitool|mosquitto_(?:pub|sub|rr)|ssh-keygen|security",
         _flag("P"),
     ),
-    ("N", "ssh-keygen", "ssh-keygen", _flag("N")),
-    ("w", "ldap vsql", r"ldap\w{1,12}|vsql", _flag("w")),
-    ("s", "ldappasswd", "ldappasswd", _flag("s")),
-    ("a", "redis-cli", "redis-cli", _separate_value("a")),
-    ("k", "openssl", "openssl", _separate_value("k")),
-    ("k", "gem dotnet", r"gem(?= push)|dotnet(?= nuget)", _separate_value("k")),
-    ("cAX", "snmp", r"snmp(?:b?walk|b?get(?:next)?|set|bulkwalk|bulkget|trap|table)", _separate_value("[cAX]")),
-    ("t", "influx", "influx", _separate_value("t")),
-    ("sdnk", "keytool jarsigner", "keytool|jarsigner", rf"{_BEFORE}-(?:src|dest|new)?(?:store|key)pass(?:wd)?[ :=]({_WORD})"),
-    ("x", "sendemail sendEmail", "sendemail|sendEmail", _separate_value("xp")),
-    ("uo", "pdf", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _separate_value("[uo]pw")),
+    ("ssh-keygen", "ssh-keygen", _flag("N")),
+    ("ldap vsql", r"ldap\w{1,12}|vsql", _flag("w")),
+    ("ldappasswd", "ldappasswd", _flag("s")),
+    ("redis-cli", "redis-cli", _separate_value("a")),
+    ("openssl", "openssl", _separate_value("k")),
+    ("gem dotnet", r"gem(?= push)|dotnet(?= nuget)", _separate_value("k")),
+    ("snmp", r"snmp(?:b?walk|b?get(?:next)?|set|bulkwalk|bulkget|trap|table)", _separate_value("[cAX]")),
+    ("influx", "influx", _separate_value("t")),
+    ("keytool jarsigner", "keytool|jarsigner", rf"{_BEFORE}-(?:src|dest|new)?(?:store|key)pass(?:wd)?[ :=]({_WORD})"),
+    ("sendemail sendEmail", "sendemail|sendEmail", _separate_value("xp")),
+    ("pdf", "pdftotext|pdftoppm|pdfimages|pdfinfo|pdftohtml", _separate_value("[uo]pw")),
     (
-        "U",
         "smb rpcclient net nmblookup",
         "smbclient|rpcclient|smbget|net|nmblookup|smbcacls|smbmap|smbspool",
         rf"-U{_GAP}?['\"]?[^\s%'\"]{{1,64}}%({_PART})",
     ),
-    ("u", "lftp", "lftp", rf"{_BEFORE}-u{_GAP}['\"]?[^\s,'\"]{{1,64}},({_PART})"),
+    ("lftp", "lftp", rf"{_BEFORE}-u{_GAP}['\"]?[^\s,'\"]{{1,64}},({_PART})"),
     # `-b` takes the password as the last word; `-n` leaves out the file before the user.
-    (_ANY_LETTER, "passwd", "htpasswd|mosquitto_passwd", rf"(?<= )-(?={_LETTERS}b)(?={_LETTERS}n){_LETTERS} \S{{1,64}} ({_WORD})"),
     (
-        _ANY_LETTER,
         "passwd",
         "htpasswd|mosquitto_passwd",
-        rf"(?<= )-(?={_LETTERS}b)(?!{_LETTERS}n){_LETTERS} \S{{1,128}} \S{{1,64}} ({_WORD})",
+        rf"(?<= )-(?={_LETTERS}b)(?:(?!{_LETTERS}n){_LETTERS} \S{{1,128}}|{_LETTERS}) \S{{1,64}} ({_WORD})",
     ),
 )  # fmt: skip
 
 _DATABASE_USER: Final = r"(?<=[\s'\"=])[\w.$-]{1,64}/([^\s@/'\"]{1,128})(?=[@\s'\"]|\Z)"
 
-PLACES: Final[tuple[tuple[str, str, str], ...]] = (
+_PLACES: Final[tuple[tuple[str, str, str], ...]] = (
     # A needle, its command, and where the password is on the rest of the line. A needle costs a search in every text, so there
     # are few. It is part of the match, so that no needle elsewhere in a text affects the result.
     ("jdbc:oracle", r"\bjdbc:oracle:", r":[\w.$-]{1,64}/([^\s@/'\"]{1,128})@"),
@@ -127,7 +131,7 @@ PLACES: Final[tuple[tuple[str, str, str], ...]] = (
 _PIPED: Final = rf"\b(?:echo|printf)(?: -n)?(?: ['\"]?%s(?:\\n)?['\"]?)? ({_WORD}) ?\| ?(?:sudo )?"
 _PIPED_FOR_USER: Final = rf"\b(?:echo|printf)(?: -n)? ['\"]?[\w.-]{{1,64}}:({_PART})['\"]? ?\| ?(?:sudo )?"
 
-PIPES: Final[tuple[tuple[str, str], ...]] = (
+_PIPES: Final[tuple[tuple[str, str], ...]] = (
     # A needle, and the pipe or here-string with the password in it.
     ("stdin", rf"{_PIPED}[^\n|]{{0,120}}?stdin\b"),
     ("stdin", rf"--password-stdin[^\n<|]{{0,120}}<<<[ ]?({_WORD})"),
@@ -140,3 +144,37 @@ PIPES: Final[tuple[tuple[str, str], ...]] = (
     ("chpasswd", rf"\bchpasswd[ ]?<<<[ ]?['\"]?[\w.-]{{1,64}}:({_PART})"),
     ("smbpasswd", rf"\bsmbpasswd[^\n<|]{{0,120}}<<<[ ]?({_WORD})"),
 )
+
+
+def _is_password(found: re.Match[str]) -> bool:
+    word = found[1].strip("'\"")
+    return not (is_inert(word) or word.isdigit() or word.startswith("-"))
+
+
+# The end of a longer word is not a command.
+_BY_FLAG: Final = tuple(
+    Place(
+        needle,
+        "password",
+        re.compile(flag),
+        re.compile(rf"(?<![\w-])(?:{commands})(?=[ \t\"']){_LINE}"),
+        _is_password,
+    )
+    for needles, commands, flag in _FLAGS
+    for needle in needles.split()
+)
+_BY_NEEDLE: Final = tuple(
+    Place(needle, "password", re.compile(place), re.compile(command + _LINE), _is_password)
+    for needle, command, place in _PLACES
+)
+_BY_PIPE: Final = tuple(
+    Place(needle, "password", re.compile(pattern), None, _is_password) for needle, pattern in _PIPES
+)
+
+
+def redact_commands(text: str, sentinels: Sentinels) -> str:
+    """Replace the passwords that well-known commands take without naming them."""
+    if _FLAG.search(text):
+        text = redact_places(_BY_FLAG, text, sentinels)
+    text = redact_places(_BY_NEEDLE, text, sentinels)
+    return redact_places(_BY_PIPE, text, sentinels) if "|" in text or "<<<" in text else text

@@ -8,12 +8,14 @@ it; ids, timestamps, versions, coordinates and amounts stay.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from redrive.redaction.personal import numbers
 from redrive.redaction.personal.numbers import redact_lettered_numbers
 from redrive.redaction.personal.phones import is_phone
 from redrive.redaction.placeholders import SENTINEL, Sentinels
+from redrive.redaction.places import Place, redact_places
 
 LOCAL_MAX: Final = 64
 """The longest local part of an e-mail address."""
@@ -25,8 +27,14 @@ _LOCAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 _DOMAIN: Final = re.compile(
     rf"@(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|[(@])|[{SENTINEL}])"
 )
-_ESCAPED_EMAIL: Final = re.compile(
-    r"(?<![\w.+-])[\w.+-]{1,64}(?:\\{1,2}u0040|&#64;)(?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24}(?![\w-])"
+# Addresses with an escaped or encoded sign between name and domain.
+_ENCODED_EMAILS: Final = tuple(
+    Place(sign, "email", re.compile(before + sign + r"(?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24}(?![\w-])"))
+    for sign, before in (
+        ("u0040", r"(?<![\w.+-])[\w.+-]{1,64}\\{1,2}"),
+        ("&#64;", r"(?<![\w.+-])[\w.+-]{1,64}"),
+        ("%40", r"(?:(?<![\w.%+-])|(?<=%[23][0-9A-Fa-f]))[\w.+-]{1,64}"),
+    )
 )
 _NOT_PEOPLE: Final = frozenset({"git", "svn", "hg", "gitlab", "gitea"})
 _NOT_DOMAINS: Final = frozenset(
@@ -64,10 +72,9 @@ _GLUE_AFTER_DIGIT: Final = "/:"
 
 def redact_personal(text: str, sentinels: Sentinels) -> str:
     """Replace all personal data."""
-    if "@" in text or "%40" in text:
-        text = _redact_emails(text, sentinels)
-    if "u0040" in text or "&#64;" in text:
-        text = _ESCAPED_EMAIL.sub(sentinels.redacted("email"), text)
+    text = redact_places(_ENCODED_EMAILS, text, sentinels)
+    if "@" in text:
+        text = sentinels.replace(text, _emails(text))
     shape = text.encode("latin-1", "replace").translate(_DIGITS, _SEPARATORS)
     if _SOME in shape:
         text = redact_lettered_numbers(text, sentinels)
@@ -77,23 +84,15 @@ def redact_personal(text: str, sentinels: Sentinels) -> str:
     return text
 
 
-def _redact_emails(text: str, sentinels: Sentinels) -> str:
-    if "%40" in text and "@" not in text:
-        return re.sub(
-            r"(?:(?<![\w.%+-])|(?<=%[23][0-9A-Fa-f]))[\w.+-]{1,64}%40((?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24})(?![\w-])",
-            sentinels.redacted("email"),
-            text,
-        )
-    pieces: list[str] = []
+def _emails(text: str) -> Iterator[tuple[int, int, str]]:
     done = 0
     for domain in _DOMAIN.finditer(text):
         at = domain.start()
         local = _local_before(text, max(done, at - LOCAL_MAX), at)
         if local and _is_address(text, at - len(local), local, domain):
-            pieces += (text[done : at - len(local)], sentinels.redacted("email"))
+            # A domain that was hidden before stays hidden as what it was.
             done = domain.end() if domain.lastindex else at
-    pieces.append(text[done:])
-    return "".join(pieces)
+            yield at - len(local), done, "email"
 
 
 def _local_before(text: str, floor: int, at: int) -> str:

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find secrets by what surrounds them: tables of places, and one search for all of them.
+
+A place is a webhook's path, the flag of a command, a line of `.pgpass` or the child of a `secrets:` block. The tables are in
+`tokens.py`, `command_lines.py` and `blocks.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+from redrive.redaction.placeholders import Sentinels
+
+
+def _always(_found: re.Match[str]) -> bool:
+    return True
+
+
+class Place(NamedTuple):
+    """Where to find secrets of one kind."""
+
+    needle: str
+    """A part of every text with such a secret."""
+    kind: str
+    pattern: re.Pattern[str]
+    """The secret is the last group, or the whole match."""
+    around: re.Pattern[str] | None = None
+    """What the pattern is searched in, such as the line of a command; the whole text if None."""
+    is_secret: Callable[[re.Match[str]], bool] = _always
+
+
+def redact_places(places: Iterable[Place], text: str, sentinels: Sentinels) -> str:
+    """Replace the secrets at every place."""
+    for place in [place for place in places if place[0] in text]:
+        text = (place.around or place.pattern).sub(partial(_replaced, place, sentinels, {}), text)
+    return text
+
+
+def _replaced(place: Place, sentinels: Sentinels, seen: dict[str, str], found: re.Match[str]) -> str:
+    """Return the replacement of a match; an identical one is processed once."""
+    whole = found[0]
+    if whole not in seen:
+        hide = partial(_hidden, place, sentinels)
+        seen[whole] = place.pattern.sub(hide, whole) if place.around else hide(found)
+    return seen[whole]
+
+
+def _hidden(place: Place, sentinels: Sentinels, found: re.Match[str]) -> str:
+    """Return a match with a sentinel in place of its secret; quotes around the secret stay."""
+    if not place.is_secret(found):
+        return found[0]
+    group = found.lastindex or 0
+    secret = found[group]
+    shown = secret.replace(secret.strip("'\""), sentinels.redacted(place.kind), 1)
+    return (
+        found[0][: found.start(group) - found.start()] + shown + found[0][found.end(group) - found.start() :]
+    )
