@@ -8,7 +8,7 @@ The text is searched in C for a few stems (`pass`, `token`, `key`, ...); only at
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -72,25 +72,25 @@ _Decision = tuple[int, int, tuple[Span, str] | None]
 
 def redact_assignments(text: str, sentinels: Sentinels) -> str:
     """Replace every literal value that has a secret name."""
-    pieces: list[str] = []
+    return sentinels.replace(text, _secrets(text, is_foreign=not sentinels.is_ascii))
+
+
+def _secrets(text: str, *, is_foreign: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield the secrets after secret names, in order."""
     repeats = _Repeats(text)
     decide = partial(_decide, text) if len(text) < LONG_MIN else repeats.decide
     done = looked_at = 0
-    for hit in _hits(text, is_foreign=not sentinels.is_ascii):
+    for hit in _hits(text, is_foreign=is_foreign):
         if hit < looked_at:
             continue
         looked_at, _, found = decide(max(done, hit - NAME_MAX), hit)
         if repeats.decided > DECIDED_MAX:
-            cut = max(done, text.rfind("\n", 0, hit) + 1)
-            return "".join((*pieces, text[done:cut], sentinels.redacted("unjudged")))
+            yield max(done, text.rfind("\n", 0, hit) + 1), len(text), "unjudged"
+            return
         if found is not None:
             span = whole_span(text, found[0])
-            pieces += (text[done : span.start], sentinels.redacted(found[1]))
+            yield span.start, span.end, found[1]
             looked_at = done = span.end
-    if not pieces:
-        return text
-    pieces.append(text[done:])
-    return "".join(pieces)
 
 
 class _Repeats:

@@ -15,7 +15,10 @@ from redrive.redaction.named.vocabulary import BLOCK_FACTS, HARMLESS_TAILS
 from redrive.redaction.places import Place
 
 _BLOCK_NAMES: Final = r"(?:[Ss]ecrets|[Cc]redentials|[Pp]asswords)"
-_YAML: Final = rf"^([ \t]{{0,40}})[\"']?[\w.-]{{0,40}}{_BLOCK_NAMES}[\"']?:[ \t]{{0,8}}\r?\n((?>(?:\1[ \t]{{1,40}}\S[^\n]*+(?:\n|\Z))+))"
+_YAML: Final = (
+    rf"^([ \t]{{0,40}})[\"']?[\w.-]{{0,40}}{_BLOCK_NAMES}[\"']?:[ \t]{{0,8}}\r?\n"
+    r"(?>(?:\1[ \t]{1,40}\S[^\n]*+(?:\n|\Z))+)"
+)
 _YAML_CHILD: Final = r"^[ \t-]+[\"']?([\w.-]{1,64})[\"']?:[ \t]+[\"']?([^\s\"']{6,256})[\"']?[ \t]*$"
 _JSON: Final = rf"[\"'][\w.-]{{0,40}}{_BLOCK_NAMES}[\"']\s{{0,8}}:\s{{0,8}}\{{([^{{}}]{{1,4096}}+)\}}"
 _JSON_CHILD: Final = r"[\"']([\w.-]{1,64})[\"']\s{0,8}:\s{0,8}[\"']([^\s\"']{6,256})[\"']"

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognise numbers that identify a person or an account, by checksum and shape: cards, IBANs, national ids.
 
-Numbers with letters are also searched here: capitals are rare enough to be tried one by one; for lower case the shape of the text
-is searched first. `search.py` finds the numbers of digits only.
+Numbers with letters are also searched here. `search.py` finds the numbers of digits only.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from redrive.redaction.placeholders import Sentinels
+from redrive.redaction.places import Place, redact_places
 
 _IBAN_LENGTHS: Final = {
     country: int(length)
@@ -42,26 +43,13 @@ _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 CONTEXT_MAX: Final = 40
 """How far before a number in lower case the words `national insurance` may be."""
 
-_SEPARATOR: Final = r"[ .\u00a0\u202f-]"
-_LETTERED: Final = re.compile(
-    r"[A-Z](?:(?<![A-Za-z0-9][A-Z])|(?<=IBAN[A-Z]))[A-Z]"
-    rf"(?:[0-9]{{2}}(?:{_SEPARATOR}?[A-Z0-9]){{11,32}}|(?:[ -]?[0-9]{{2}}){{3}}[ -]?[A-D](?![A-Za-z0-9_]))"
+# Digits are rarer than letters, so the search starts with them and looks back.
+_START: Final = re.compile(r"[0-9]{2}(?:(?<=[A-Za-z]{2}[0-9]{2})|(?<=[A-Za-z]{2}[ -][0-9]{2}))")
+_IBAN: Final = re.compile(r"[A-Za-z]{2}[0-9]{2}(?:[ .\u00a0\u202f-]?[A-Za-z0-9]){11,32}")
+_NINO: Final = re.compile(
+    r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?:[ -]?[0-9]{2}){3}[ -]?[A-D](?![A-Z0-9_])",
+    re.IGNORECASE,
 )
-# One byte per character, so that a search in C finds words that start with two letters and two digits.
-_KINDS: Final = bytes(
-    ord("a")
-    if 97 <= byte <= 122
-    else ord("d")
-    if 48 <= byte <= 57
-    else ord("A")
-    if 65 <= byte <= 90
-    else ord(" ")
-    for byte in range(256)
-)
-_STARTS: Final = (b" aadd", b" aa dd")
-_LOWER: Final = re.compile(r"[a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]){11,32}")
-_NINO: Final = re.compile(r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z][0-9]{6}[A-D]")
-_NINO_AHEAD: Final = re.compile(r"[a-z]{2}(?: ?[0-9]{2}){3} ?[a-d](?![A-Za-z0-9_])")
 _NINO_WORD: Final = re.compile(r"\bni(?:no|[ _-]?(?:number|no\b))|insurance", re.IGNORECASE)
 _CORSICA: Final = re.compile(
     r"[12][ -]?[0-9]{2}[ -]?[0-9]{2}[ -]?2[ABab][ -]?[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2}(?![0-9A-Za-z])"
@@ -71,79 +59,38 @@ _SIGNS: Final = str.maketrans("", "", " .-\u00a0\u202f")
 
 def redact_lettered_numbers(text: str, sentinels: Sentinels) -> str:
     """Replace every number with letters that passes its checksum or shape."""
-    text = _LETTERED.sub(lambda found: _upper(found, sentinels), text)
-    text = _redact_lower(text, sentinels)
-    if "2A" in text or "2B" in text or " 2a " in text or " 2b " in text:
-        text = _CORSICA.sub(lambda found: _corsican(found, sentinels), text)
-    return text
+    return redact_places(_CORSICAN, sentinels.replace(text, _lettered(text)), sentinels)
 
 
-def _upper(found: re.Match[str], sentinels: Sentinels) -> str:
-    """Return the replacement for a number that starts with two capital letters."""
-    whole = found[0]
-    is_inside = found.start() > 0 and found.string[found.start() - 1] == "_"
-    if _NINO.fullmatch(whole.translate(_SIGNS)) and not is_inside:
-        return sentinels.redacted("national-id")
-    end = _iban_end(whole)
-    return whole if end is None else sentinels.redacted("iban") + whole[end:]
-
-
-def _redact_lower(text: str, sentinels: Sentinels) -> str:
-    """Replace numbers whose letters are in lower case."""
-    kinds = b" " + text.encode("latin-1", "replace").translate(_KINDS)
-    pieces: list[str] = []
+def _lettered(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the IBANs and national insurance numbers."""
     done = 0
-    for start in _starts(kinds):
-        found = _lower(text, start) if start >= done else None
-        if found is not None:
-            pieces += (text[done:start], sentinels.redacted(found[1]))
-            done = found[0]
-    pieces.append(text[done:])
-    return "".join(pieces)
+    for found in _START.finditer(text):
+        start = found.start() - (3 if text[found.start() - 1] in " -" else 2)
+        before = text[start - 1 : start]
+        is_inside = before.isascii() and before.isalnum() and not text.endswith("IBAN", 0, start)
+        if start < done or is_inside:
+            continue
+        kind = "iban"
+        end = _iban_end(text, start)
+        if end is None and before != "_" and (nino := _NINO.match(text, start)):
+            kind = "national-id"
+            is_named = _NINO_WORD.search(text, max(0, start - CONTEXT_MAX), start)
+            end = nino.end() if is_named or nino[0].isupper() else None
+        if end is not None:
+            yield start, end, kind
+            done = end
 
 
-def _starts(kinds: bytes) -> list[int]:
-    """Return the positions of words that start with two letters and two digits, in order."""
-    starts: list[int] = []
-    for shape in _STARTS:
-        at = kinds.find(shape)
-        while at >= 0:
-            # `kinds` has one extra space in front, and the match starts at the space before the word: both offsets cancel.
-            starts.append(at)
-            at = kinds.find(shape, at + 1)
-    starts.sort()
-    return starts
-
-
-def _lower(text: str, start: int) -> tuple[int, str] | None:
-    """Return the end and the kind of the number that starts here."""
-    found = _LOWER.match(text, start)
-    end = _iban_end(found[0]) if found else None
-    if end is not None:
-        return start + end, "iban"
-    nino = _NINO_AHEAD.match(text, start)
-    return (nino.end(), "national-id") if nino and _is_lower_nino(text, start, nino[0]) else None
-
-
-def _is_lower_nino(text: str, start: int, whole: str) -> bool:
-    """Return whether a number in lower case is a national insurance number, which needs a word before it."""
-    is_shaped = _NINO.fullmatch(whole.replace(" ", "").upper()) is not None
-    return is_shaped and _NINO_WORD.search(text, max(0, start - CONTEXT_MAX), start) is not None
-
-
-def _iban_end(whole: str) -> int | None:
-    """Return the end of the IBAN that `whole` starts with; None when there is none."""
-    compact = whole.translate(_SIGNS).upper()
+def _iban_end(text: str, start: int) -> int | None:
+    """Return the end of the IBAN that starts here; None when there is none."""
+    found = _IBAN.match(text, start)
+    compact = found[0].translate(_SIGNS).upper() if found else ""
     length = _IBAN_LENGTHS.get(compact[:2], 0)
-    if not is_iban(compact[:length]):
+    if found is None or not is_iban(compact[:length]):
         return None
-    last = [place for place, sign in enumerate(whole) if sign.isalnum()][length - 1]
-    return None if whole[last + 1 : last + 2].isalnum() else last + 1
-
-
-def _corsican(found: re.Match[str], sentinels: Sentinels) -> str:
-    compact = found[0].translate(_SIGNS)
-    return sentinels.redacted("national-id") if is_nir(compact) else found[0]
+    last = [place for place, sign in enumerate(found[0]) if sign.isalnum()][length - 1]
+    return None if found[0][last + 1 : last + 2].isalnum() else start + last + 1
 
 
 def is_card(digits: str) -> bool:
@@ -188,12 +135,12 @@ def is_rrn(digits: str) -> bool:
 
 
 def is_clear_rrn(digits: str) -> bool:
-    """Return whether 13 digits that may be a resident number cannot be milliseconds since 1970, and have the check digit.
+    """Return whether 13 digits are a resident number with the check digit, and cannot be milliseconds since 1970.
 
     Current milliseconds start with 1, later ones with 2.
     """
     total = sum(int(digit) * weight for digit, weight in zip(digits, _RRN_WEIGHTS, strict=False))
-    return digits[0] not in "12" and (11 - total % 11) % 10 == int(digits[12])
+    return digits[0] not in "12" and (11 - total % 11) % 10 == int(digits[12]) and is_rrn(digits)
 
 
 def is_german_tax_id(digits: str) -> bool:
@@ -217,3 +164,13 @@ def is_nir(compact: str) -> bool:
     # Corsica's departments 2A and 2B count as 19 and 18.
     number = int(compact[:13].upper().replace("2A", "19").replace("2B", "18"))
     return 97 - number % 97 == int(compact[13:])
+
+
+def _is_corsican(found: re.Match[str]) -> bool:
+    return is_nir(found[0].translate(_SIGNS))
+
+
+_CORSICAN: Final = tuple(
+    Place(department, "national-id", _CORSICA, None, _is_corsican)
+    for department in ("2A", "2B", " 2a ", " 2b ")
+)

@@ -8,7 +8,7 @@ it; ids, timestamps, versions, coordinates and amounts stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from redrive.redaction.personal import numbers
@@ -60,10 +60,36 @@ _CARD: Final = re.compile(
     r"[0-9]{12,19}|[0-9]{4}([ ./-])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}"
     r"|(?:[0-9]{4}[ -]){4}[0-9]{3}|[0-9]{4}(?: {0,2}[0-9]{4}){3}"
 )
-_SSN: Final = re.compile(r"[0-9]{3}([- .])[0-9]{2}\1[0-9]{4}")
 # The word must be right before the number: no other number and no sentinel in between.
 _SSN_WORD: Final = re.compile(rf"(?:ssn|\bsocial)[^0-9{SENTINEL}]{{0,20}}\Z")
 _RRN_WORD: Final = re.compile(rf"(?:rrn|resident|jumin|주민)[^0-9{SENTINEL}]{{0,20}}\Z")
+_NationalId = tuple[re.Pattern[str], Callable[[str], bool], re.Pattern[str] | None]
+_NATIONAL_IDS: Final[dict[int, tuple[_NationalId, ...]]] = {
+    # By the count of digits: how the number is written, its check, and the word that it needs before it.
+    9: (
+        (re.compile(r"[0-9]{3}-[0-9]{2}-[0-9]{4}"), numbers.is_ssn, None),
+        (re.compile(r"[0-9]{3}([- .]?)[0-9]{2}\1[0-9]{4}"), numbers.is_ssn, _SSN_WORD),
+    ),
+    11: (
+        (
+            re.compile(r"[0-9]{11}|[0-9]{2}([ /])[0-9]{3}\1[0-9]{3}\1[0-9]{3}"),
+            numbers.is_german_tax_id,
+            None,
+        ),
+    ),
+    13: (
+        (re.compile(r"[0-9]{6}-[1-8][0-9]{6}"), numbers.is_rrn, None),
+        (re.compile(r"[0-9]{6} ?[1-8][0-9]{6}"), numbers.is_clear_rrn, None),
+        (re.compile(r"[0-9]{6} ?[1-8][0-9]{6}"), numbers.is_rrn, _RRN_WORD),
+    ),
+    15: (
+        (
+            re.compile(r"[12][ -]?(?:[0-9]{2}[ -]?){3}[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2}"),
+            numbers.is_nir,
+            None,
+        ),
+    ),
+}
 _NO_SIGNS: Final = str.maketrans("", "", " +./()-")
 # Before a number, these characters make it part of something longer: an amount, an id, a version, a path, a date.
 _GLUE: Final = "_.$+-"
@@ -160,27 +186,7 @@ def kind_of_number(whole: str, before: str) -> str | None:
     context = before.lower()
     if _CARD.fullmatch(whole) and numbers.is_card(digits):
         return "card"
-    if _is_national_id(whole, digits, context):
-        return "national-id"
+    for shape, is_valid, word in _NATIONAL_IDS.get(len(digits), ()):
+        if shape.fullmatch(whole) and is_valid(digits) and (word is None or word.search(context)):
+            return "national-id"
     return "phone" if is_phone(whole, digits, context) else None
-
-
-def _is_national_id(whole: str, digits: str, context: str) -> bool:
-    if len(digits) == 9:
-        has_word = _SSN_WORD.search(context) is not None
-        shaped = _SSN.fullmatch(whole)
-        is_written = has_word if shaped is None or shaped[1] != "-" else True
-        return is_written and (shaped is not None or digits == whole) and numbers.is_ssn(digits)
-    if len(digits) == 13 and re.fullmatch(r"[0-9]{6}-[1-8][0-9]{6}", whole):
-        return numbers.is_rrn(digits)
-    if len(digits) == 13 and re.fullmatch(r"[0-9]{6} ?[1-8][0-9]{6}", whole):
-        return numbers.is_rrn(digits) and (
-            _RRN_WORD.search(context) is not None or numbers.is_clear_rrn(digits)
-        )
-    if len(digits) == 11 and re.fullmatch(r"[0-9]{11}|[0-9]{2}([ /])[0-9]{3}\1[0-9]{3}\1[0-9]{3}", whole):
-        return numbers.is_german_tax_id(digits)
-    if len(digits) == 15 and re.fullmatch(
-        r"[12][ -]?(?:[0-9]{2}[ -]?){3}[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2}", whole
-    ):
-        return numbers.is_nir(digits)
-    return False
