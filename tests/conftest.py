@@ -18,6 +18,7 @@ from redrive import Redrive, connect
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
+from tests import statement_record
 from tests.databases import DIALECTS, Address, Schemas, server_of
 from tools import pytest_requirements
 
@@ -51,6 +52,7 @@ COMMANDS = frozenset({"letters", "replay", "upkeep"})
 def pytest_configure(config: pytest.Config) -> None:
     """Add the marks of the tests."""
     pytest_requirements.register(config)
+    statement_record.register(config)
     config.addinivalue_line("markers", "sqlite: it is about the embedded store alone")
 
 

@@ -19,14 +19,10 @@ from redrive.store.postgres.connection import Server, address_of
 from redrive.store.statements.statement import Statement
 from redrive.store.statements.text import FILES, for_rows, statements_of, text_of
 from tests.databases import Schemas
+from tests.statement_record import declared
 
 MODULES = {file: import_module(f"redrive.store.statements.{file}") for file in FILES}
-DECLARED: dict[str, Statement[..., Any]] = {
-    each.name: each
-    for module in MODULES.values()
-    for each in vars(module).values()
-    if isinstance(each, Statement)
-}
+DECLARED = declared()
 WITHIN = sorted(set(statements_of("sqlite")) - set(DECLARED))
 """What a store asks of itself and nobody names above it: each store has its own."""
 TYPES: dict[type, frozenset[str]] = {

@@ -54,6 +54,7 @@ from redrive.store.records import (
     upcoming_work,
 )
 from redrive.store.sqlite.migrations import Older
+from redrive.store.statements import workers as worker_sql
 from redrive.store.steps import breaker_change, breaker_swap
 
 WAKING: Final = frozenset({"replay_jobs", "resume_lanes", "submit_tick"})
@@ -224,8 +225,7 @@ class PostgresStore:
 
     def breaker(self, name: str) -> bytes | None:
         """See `Store.breaker`."""
-        rows = self.query("breaker", name)
-        return cast("bytes", rows[0][0]) if rows else None
+        return next(iter(self.query(worker_sql.breaker(name=name))), None)
 
     def swap_breaker(
         self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None

@@ -59,6 +59,7 @@ from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreig
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
 from redrive.store.sqlite.snapshots import Snapshot, Snapshots
 from redrive.store.sqlite.submit import Submission
+from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.text import statements_of
 from redrive.store.steps import breaker_change, breaker_swap
 
@@ -255,9 +256,7 @@ class SqliteStore:
 
     def breaker(self, name: str) -> bytes | None:
         """See `Store.breaker`."""
-        with self._reading() as db:
-            row = db.execute(_SQL["breaker"], (name,)).fetchone()
-        return None if row is None else cast("bytes", row[0])
+        return next(iter(self.query(worker_sql.breaker(name=name))), None)
 
     def swap_breaker(
         self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None

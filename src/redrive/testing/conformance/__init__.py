@@ -15,7 +15,11 @@ the protocol gets its test here, and so does every bug of a store that another s
 from __future__ import annotations
 
 from redrive.testing.conformance.claims import ClaimTests
+from redrive.testing.conformance.dependencies import DependencyTests
+from redrive.testing.conformance.driven_replays import DrivenReplayTests
+from redrive.testing.conformance.histories import HistoryTests
 from redrive.testing.conformance.leases import LeaseTests
+from redrive.testing.conformance.letters import LetterTests
 from redrive.testing.conformance.moments import MomentTests
 from redrive.testing.conformance.named_statements import StatementTests
 from redrive.testing.conformance.replays import ReplayTests
@@ -23,7 +27,9 @@ from redrive.testing.conformance.runs import RunTests
 from redrive.testing.conformance.settlements import SettlementTests
 from redrive.testing.conformance.side_effects import SideEffectTests
 from redrive.testing.conformance.submissions import SubmissionTests
+from redrive.testing.conformance.transfers import TransferTests
 from redrive.testing.conformance.uniform_batches import UniformBatchTests
+from redrive.testing.conformance.upkeep import UpkeepTests
 
 __all__ = ["StoreConformance"]
 
@@ -39,5 +45,11 @@ class StoreConformance(
     MomentTests,
     ReplayTests,
     RunTests,
+    LetterTests,
+    DependencyTests,
+    UpkeepTests,
+    TransferTests,
+    DrivenReplayTests,
+    HistoryTests,
 ):
     """Every test of the suite. Inherit it in a class whose name starts with Test, and give it a fixture `store`."""

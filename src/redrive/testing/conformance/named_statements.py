@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rest of the protocol: named queries, changes that fit or are dropped whole, change counters, and the state of breakers.
 
-What the named statements are is not written down in the protocol; those that the engine cannot live without are pinned here.
+That every declared statement is run by some test is seen to where the suite is run.
 """
 
 from __future__ import annotations
@@ -35,57 +35,6 @@ from redrive.testing.conformance.build import (
     taken,
 )
 
-QUERIES: dict[str, tuple[object, ...]] = {
-    "all_rules": (),
-    "attempt_tally": (0, 10, 0.0, *range(1, 14)),
-    "failure_tally": (0, 10, 0.0),
-    "children": (1,),
-    "list_of_key": (10, None, None, None, None, None, 10, "a"),
-    "attempts": (1,),
-    "breaker_changes": (0, None, 10),
-    "breakers": (),
-    "breakers_of_pipeline": ("shop",),
-    "count_by_assignee": (*(None,) * 14, 0, 10),
-    "counts": (),
-    "due_schedules": (NOW,),
-    "events": (0, None, None, 10),
-    "ids_by_run": (*(None,) * 14, 0, 10),
-    "is_attempt": (1, 1, 1),
-    "is_known": ("nobody",),
-    "job": (1,),
-    "jobs_of_owner": ("ann", "shop", 10, 10),
-    "lane_names": (),
-    "lanes": (),
-    "letters_of_job": (1,),
-    "list_jobs": (10, None, None, None, None, None, 10),
-    "nearest_jobs": (1, 9),
-    "notices_for": (1, "hook", NOW, 10),
-    "operations": (10,),
-    "paused": (),
-    "recount": (),
-    "result": (1,),
-    "run": (1,),
-    "run_payloads": (1, 0, 10),
-    "live_runs": (NOW,),
-    "paused_at_work": (),
-    "run_results": (1, 0, 10),
-    "run_with_key": ("shop", "a"),
-    "runs": (10,),
-    "schedules": (),
-    "stranded": ('["shop"]', "[1]"),
-    "replays": (10, None, 10),
-    "replay_counts": (1,),
-    "latest_breaker_changes": (None, 10),
-    "letter": (1,),
-    "letter_pairs": (None,) * 6,
-    "listeners_of": ("shop",),
-    "live_replays": (),
-    "newest_attempt": (),
-    "traces": ("[1]",),
-    "rules": ("shop",),
-}
-"""What the engine and the command line ask by name, with parameters for an empty store."""
-
 CHANGES: dict[str, Callable[[Store], object]] = {
     "submit": lambda store: store.submit([new(lanes_of(store)[0])], NOW),
     "lanes": lambda store: lanes_of(store, "a stage that is new"),
@@ -97,11 +46,6 @@ CHANGES: dict[str, Callable[[Store], object]] = {
 
 class StatementTests(Scene):
     """Queries, changes, change counters and breakers."""
-
-    @pytest.mark.parametrize("name", sorted(QUERIES))
-    def test_every_query_of_the_engine_has_an_answer_in_an_empty_store(self, store: Store, name: str) -> None:
-        """Which is: nothing."""
-        agree(store.query(name, *QUERIES[name]), [])
 
     def test_a_change_is_made_whole(self, store: Store) -> None:
         """And brings back the rows of each step, in order."""

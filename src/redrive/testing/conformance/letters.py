@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dead letters in use: every filter finds, counts and lists the same ones, and what people decide about them is kept.
+
+What a decision means is up to the lifecycle; here the store is asked the same thing in several ways.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.engine.replay.filter import LetterFilter
+from redrive.errors import LetterNotFoundError
+from redrive.ops.letters.freeze import freeze, frozen_steps
+from redrive.ops.letters.groups import list_groups, resolve_group
+from redrive.ops.letters.pages import list_letters
+from redrive.ops.letters.preview import preview
+from redrive.store.protocol import Store
+from redrive.store.statements import letters as letter_sql
+from redrive.testing.conformance.build import agree, holds
+from redrive.testing.conformance.shop import BY, LARGE, ShopScene, ShopTests
+
+
+def found(store: Store, **which: object) -> list[int]:
+    """Return the letters that match a filter, after comparing its lists, counts and groups."""
+    chosen = LetterFilter(**which)  # type: ignore[arg-type]  # given by name
+    frozen = freeze(store, chosen)
+    ids = [letter for step in frozen_steps(store, frozen) for letter in step]
+    first = list_letters(store, chosen, limit=2)
+    rest = [] if first.next_cursor is None else list_letters(store, chosen, before=first.next_cursor).letters
+    listed = sorted(line.id for line in (*first.letters, *rest))
+    counted = sum(sum(group.states.values()) for group in list_groups(store, chosen).groups)
+    agree((listed, frozen.count, counted), (ids, len(ids), len(ids)))
+    return ids
+
+
+class LetterTests(ShopTests):
+    """Filters, groups, triage and edits."""
+
+    def test_every_filter_finds_counts_and_groups_the_same_letters(
+        self, store: Store, shop: ShopScene
+    ) -> None:
+        """By each column of it, and by several."""
+        shop.fail("a", owner="ann", key="k1")
+        run = shop.rd.run(shop.pipeline, ["b", "rc"], failure_budget=None).id
+        shop.clock.advance(7_200)
+        later = shop.clock.wall()
+        shop.fail("d", owner="ann")
+        shop.rd.letters.assign(shop.rd.letters.choose(ids=(2,)), assignee="bob", **BY)
+        group = shop.rd.letters.show(1).letter.group
+
+        agree(found(store), [1, 2, 3, 4])
+        agree((found(store, owner="ann"), found(store, owner="ann", code="NETWORK_RESET")), ([1, 4], []))
+        agree((found(store, key="k1"), found(store, run=run)), ([1], [2, 3]))
+        agree((found(store, assignee="bob"), found(store, escalated=True)), ([2], []))
+        by_assignee = letter_sql.count_by_assignee(
+            which=LetterFilter(assignee="bob").terms(), after=0, last=9
+        )
+        agree(store.query(by_assignee), [("shop", "open", 1)])
+        agree((found(store, group=group), found(store, code="NETWORK_RESET")), ([1, 2, 4], [3]))
+        agree((found(store, since=later), found(store, until=later, stage="pay")), ([4], [1, 2, 3]))
+        agree(found(store, ids=(4, 1), state="open"), [1, 4])
+        agree((resolve_group(store, group[:8]), len(list_groups(store, LetterFilter()).groups)), (group, 2))
+        with pytest.raises(LetterNotFoundError):
+            freeze(store, LetterFilter(ids=(9,)))
+
+    def test_what_a_replay_has_marked_is_taken_until_the_replay_is_cancelled(
+        self, store: Store, shop: ShopScene
+    ) -> None:
+        """However the letters are named, and in a span of time; a set that was frozen before leaves freed ones alone."""
+        shop.fail("a", "b", owner="ann")
+        replay = shop.rd.replays.start(ids=(1,), **BY).id
+        shop.drive()
+        span = LetterFilter(since=0.0, until=shop.clock.wall() + 1)
+
+        before = preview(store, freeze(store, LetterFilter(owner="ann")), "triage")
+        agree(preview(store, freeze(store, LetterFilter()), "triage").changes, {"open": 1})
+        agree([group.taken for group in list_groups(store, span).groups], [1])
+        agree([group.taken for group in list_groups(store, LetterFilter(ids=(1, 2))).groups], [1])
+        shop.rd.replays.cancel(replay, **BY)
+        agree(shop.rd.letters.triage(before.frozen, diagnosis="data", **BY).changed, 1)
+        agree([shop.rd.letters.show(letter).letter.state for letter in (1, 2)], ["open", "triaged"])
+
+    def test_what_people_decide_is_kept_and_on_record(self, shop: ShopScene) -> None:
+        """From the diagnosis to the evidence, and back from a discard."""
+        shop.fail("a", "b")
+        every, one = shop.rd.letters.choose(), shop.rd.letters.choose(ids=(1,))
+        shop.rd.letters.triage(every, diagnosis="auth_config", **BY)
+        shop.rd.letters.remediate(one, evidence="the key was renewed", is_safe=True, **BY)
+        shop.rd.letters.discard(shop.rd.letters.choose(ids=(2,)), **BY)
+        shop.rd.letters.note(every, text="look at this", **BY)
+        agree([shop.rd.letters.show(letter).letter.state for letter in (1, 2)], ["ready", "discarded"])
+
+        agree(shop.rd.letters.restore(shop.rd.letters.choose(ids=(2,)), **BY).changed, 1)
+
+        agree(shop.rd.letters.show(2).letter.state, "open")
+        agree(shop.rd.letters.show(1).letter.evidence, "the key was renewed")
+        about = shop.rd.events.operations(letter=2)
+        agree([done.verb for done in about], ["triage", "discard", "note", "restore"])
+        agree([done.id for done in shop.rd.events.operations(before=3)], [1, 2])
+        agree([done.verb for done in shop.rd.events.operations(job=1)], ["triage", "remediate", "note"])
+
+    def test_an_edit_is_what_a_replay_starts_with_and_keeps_the_original(self, shop: ShopScene) -> None:
+        """A small value, a large one, and a letter that goes back to its original."""
+        shop.fail("a", "b", LARGE)
+        new = LARGE.encode().join([b'"', b'"'])
+        for letter, value in ((1, b'"new"'), (2, new), (3, b'"short"')):
+            shop.rd.letters.edit(letter, value=value, **BY)
+        shop.rd.letters.edit(3, original=True, **BY)
+        agree(shop.rd.letters.value(2, **BY), new)
+        agree(len(shop.rd.letters.edits(3).edits), 2)
+        holds(not shop.rd.letters.validate(pipelines=[shop.pipeline]).obstacles)
+
+        shop.is_broken = False
+        shop.rd.replays.start(canary=(3,), **BY)
+        shop.work()
+
+        agree([shop.rd.job(job).result(0) for job in (1, 2, 3)], ["new", LARGE, LARGE])
