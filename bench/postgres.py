@@ -3,7 +3,7 @@
 
 Nanoseconds are per job: a payload of 200 bytes, no-op stages, worker processes of their own. The first line of each group is the
 yardstick. Peers are described in `bench/peers/postgres/` and run in an environment of their own (`make setup-bench`); one that is not
-there is named above the figures, as are those that need a broker.
+there is named above the figures. Celery and dramatiq keep no jobs in PostgreSQL: they run on Redis (`redis-server` on the path).
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from bench.peers.postgres.server import Databases, served
 
 ROUNDS = 3
 PEERS_PYTHON = Path("build/bench-peers/bin/python")
-ABSENT = "not measured: Celery and dramatiq, which need RabbitMQ or Redis beside PostgreSQL\n"
 LIMIT = "bare SQL: claim 512, complete, audit"
 Ways = Mapping[str, Sequence[Contender]]
 
 
 def run() -> list[Figure]:
     """Run every group; takes about six minutes."""
-    sys.stdout.write(ABSENT)
     has_peers = PEERS_PYTHON.exists()
     if not has_peers:
         sys.stdout.write("not measured: all peers; install them with: make setup-bench\n")
@@ -49,7 +47,7 @@ def run() -> list[Figure]:
     return figures
 
 
-PEERS = ("pgqueuer", "absurd", "DBOS", "procrastinate", "chancy", "awa")
+PEERS = ("pgqueuer", "absurd", "DBOS", "procrastinate", "chancy", "awa", "Celery", "dramatiq")
 
 
 def _one_stage(on: Databases, workers: int) -> Ways:
@@ -65,6 +63,8 @@ def _one_stage(on: Databases, workers: int) -> Ways:
         "absurd": peer("absurds", 600, (32, 100)),
         "DBOS": peer("dboses", 400, (100,)),
         "procrastinate": peer("procrastinates", 600, (10, 100)),
+        "Celery, on Redis": peer("celeries", 6_000, (4, 100)),
+        "dramatiq, on Redis": peer("dramatiqs", 6_000, (8,)),
     }
 
 
@@ -92,6 +92,8 @@ def _fails_once(on: Databases) -> Ways:
         "redrive": _redrive(on, 15_000, fails_once=True),
         "pgqueuer": _peers(on, "pgqueuers", 1_500, (100, 250), fails_once=True),
         "procrastinate": _peers(on, "procrastinates", 400, (100,), fails_once=True),
+        "Celery, on Redis": _peers(on, "celeries", 1_500, (100,), fails_once=True),
+        "dramatiq, on Redis": _peers(on, "dramatiqs", 1_500, (8,), fails_once=True),
         "DBOS, step retries (not stored)": _peers(on, "dboses", 250, (100,), fails_once=True),
     }
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One contest of a peer: fill its queue, let some worker processes drain it, and look when all is done.
 
-The clock starts when every worker process has opened its connections and waits for the start, and ends when the database shows that
-all jobs are done; it is looked at every 5 ms.
+The clock starts when every worker process has opened its connections and waits for the start, and ends when the database, or the broker,
+shows that all jobs are done; it is looked at every 5 ms.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def drain(module: str, contest: Contest) -> float:
         db.execute("CHECKPOINT")
         begun = time.perf_counter_ns()
         start.set()
-        while not _is_done(db, peer.DONE, contest.jobs):
+        while not _is_done(db, peer, contest):
             if time.perf_counter_ns() - begun > 120e9:
                 raise TimeoutError(f"{module}: not done after 120 s")
             time.sleep(0.005)
@@ -72,8 +72,11 @@ def drain(module: str, contest: Contest) -> float:
     return spent / contest.jobs
 
 
-def _is_done(db: psycopg.Connection, done: str, jobs: int) -> bool:
-    row = db.execute(done.encode(), {"jobs": jobs}).fetchone()
+def _is_done(db: psycopg.Connection, peer: Any, contest: Contest) -> bool:
+    if hasattr(peer, "is_done"):
+        # Its queue is in a broker.
+        return bool(peer.is_done(contest))
+    row = db.execute(peer.DONE.encode(), {"jobs": contest.jobs}).fetchone()
     return row is not None and bool(row[0])
 
 
