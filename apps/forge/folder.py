@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from apps.database import database_of
+from apps.database import server_address, with_schema
 from apps.forge.artifacts import Artifacts
 from redrive import ConfigurationError, Redrive, RunReport
 from redrive.errors import RunError
@@ -22,7 +23,30 @@ class RunFolder:
     @property
     def database(self) -> Path | str:
         """The jobs, attempts and dead letters; the `redrive` command works on it."""
-        return database_of(self.path / "jobs.db")
+        if not self.schema.is_file():
+            return self.path / "jobs.db"
+        address = server_address()
+        if address is None:
+            raise ConfigurationError(
+                field="REDRIVE_DATABASE_URL",
+                value=os.environ.get("REDRIVE_DATABASE_URL"),
+                rule=f"must name the PostgreSQL server that has the jobs of {self.path}",
+                fix="Give it the value that it had when the run was started.",
+            )
+        return with_schema(address, self.schema.read_text(encoding="utf-8"))
+
+    @property
+    def schema(self) -> Path:
+        """The name of the schema that has the jobs, if they are on a server."""
+        return self.path / "schema"
+
+    def choose_database(self) -> None:
+        """Decide where the jobs of a new run will be: in a file of the folder, or on a server in a schema of their own.
+
+        Runs of several folders must not share one: each would work on the samples of the others.
+        """
+        if server_address() is not None:
+            write_file(self.schema, f"forge_{secrets.token_hex(6)}".encode())
 
     @property
     def manifest(self) -> Path:

@@ -83,6 +83,7 @@ def start(loaded: LoadedSpec, order: Order) -> Outcome:
         )
     facts, place = _source_facts(loaded, order)
     folder.path.mkdir(parents=True, exist_ok=True)
+    folder.choose_database()
     manifest = manifests.new_manifest(loaded, facts, place)
     manifests.write_manifest(folder, manifest)
     return _drive(loaded, folder, order)

@@ -71,7 +71,6 @@ def test_a_run_is_judged_by_its_share_of_successes(
     assert msgspec.json.decode(Path("out/manifest.json").read_bytes())["status"] == status
 
 
-@pytest.mark.sqlite
 @pytest.mark.req("FG-1.3")
 def test_at_every_moment_the_total_is_what_succeeded_failed_was_cancelled_and_is_open(
     samples: Callable[..., Path], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch

@@ -91,7 +91,6 @@ def test_columns_come_from_types_and_the_rest_is_json() -> None:
     assert column_type(list[dict[str, int]]) is None
 
 
-@pytest.mark.sqlite
 def test_outputs_of_every_form_can_be_read_from_parquet(
     forge: Forge, tmp_path: Path, clock: VirtualClock
 ) -> None:

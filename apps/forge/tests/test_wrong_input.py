@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from apps.forge.folder import RunFolder
 from apps.forge.spec import load_spec
 from apps.forge.tests.conftest import Forge, numbered, read_lines
 from redrive import ConfigurationError
@@ -169,7 +170,6 @@ def test_a_run_that_has_ended_is_not_resumed(forge: Forge, clock: VirtualClock) 
     assert Path("out/manifest.json").read_bytes() == before
 
 
-@pytest.mark.sqlite
 @pytest.mark.parametrize("command", ["stats", "reprocess", "pause"])
 def test_a_run_that_was_killed_before_its_start_has_nothing_to_show(
     command: str, forge: Forge, clock: VirtualClock
@@ -177,12 +177,27 @@ def test_a_run_that_was_killed_before_its_start_has_nothing_to_show(
     forge("run", SPEC, "--out", "out")
     for path in Path("out").glob("jobs.db*"):
         path.unlink()
+    RunFolder(Path("out")).choose_database()
     assert msgspec.json.decode(forge("status", "out", "-o", "json")[1])["status"] == "not started"
 
     code, said = forge(command, "out")
 
     assert code == 2
     assert "it has not started" in said
+
+
+def test_a_run_whose_jobs_are_on_a_server_is_not_looked_for_elsewhere(
+    forge: Forge, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forge("run", SPEC, "--out", "out")
+    Path("out/schema").write_text("forge_1", encoding="utf-8")
+    monkeypatch.setenv("REDRIVE_DATABASE_URL", "jobs.db")
+
+    code, said = forge("status", "out")
+
+    assert code == 2
+    assert "REDRIVE_DATABASE_URL" in said
+    assert "must name the PostgreSQL server that has the jobs of out" in said
 
 
 def test_a_batch_with_too_few_results_fails_its_samples_and_says_so(
