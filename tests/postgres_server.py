@@ -31,27 +31,34 @@ max_wal_senders = 4
 """
 HBA: Final = "local all all trust\nhost all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"
 KEEPER: Final = """
-import json, os, shutil, signal, sys, time
+import json, os, select, shutil, signal, sys
 from pathlib import Path
-sys.stdin.buffer.read()
-data, users = Path(sys.argv[1]), []
-shared = data / ".handle_pids.json"
-if shared.exists():
-    # The last of those who share it may be about to do the same.
-    time.sleep(5)
+data = Path(sys.argv[1])
+def users():
     try:
-        users = json.loads(shared.read_text())
+        return json.loads((data / ".handle_pids.json").read_text())
     except (OSError, ValueError):
-        pass
-if not any(Path(f"/proc/{user}").exists() for user in users):
+        return []
+def wait_for(user):
     try:
-        os.kill(int((data / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
-    except (OSError, ValueError, IndexError):
+        select.select([os.pidfd_open(user)], [], [])
+    except ProcessLookupError:
         pass
-    for folder in sys.argv[2:]:
-        shutil.rmtree(folder, ignore_errors=True)
+sys.stdin.buffer.read()
+ended = None
+# Others may have begun to use it meanwhile.
+while (using := users()) != ended:
+    for user in using:
+        wait_for(user)
+    ended = using
+try:
+    os.kill(int((data / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+except (OSError, ValueError, IndexError):
+    pass
+for folder in sys.argv[2:]:
+    shutil.rmtree(folder, ignore_errors=True)
 """
-"""Waits until its parent has ended, however it did; then ends the server in a folder, unless others use it, and removes folders."""
+"""Waits until its parent and all others who use the server in a folder have ended, however they did; then ends it, and removes folders."""
 
 
 def end_with_parent(data: Path, *folders: Path) -> None:
