@@ -16,7 +16,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from redrive.core.arguments import seconds
@@ -43,8 +43,7 @@ class VirtualClock:
         self._offset = wall - monotonic
         self._now = monotonic
         self._lock = threading.Lock()
-        self._sleepers: dict[asyncio.AbstractEventLoop, list[tuple[float, int]]] = {}
-        self._order = itertools.count()
+        self._sleepers: dict[asyncio.AbstractEventLoop, _Sleepers] = {}
         self.waits: list[float] = []
         """Every wait so far, in seconds, in the order in which they began."""
 
@@ -77,25 +76,18 @@ class VirtualClock:
             await asyncio.sleep(seconds)
             self._reach(due_at)
             return
-        if loop not in self._sleepers:
-            _count_calls(loop)
-        sleepers = self._sleepers.setdefault(loop, [])
+        sleepers = self._sleepers.setdefault(loop, _Sleepers(loop, self))
         due_at = self.wall() + seconds
-        mine = (self._now + seconds, next(self._order))
-        heapq.heappush(sleepers, mine)
-        awake_at = SYSTEM_CLOCK.monotonic() + seconds / PACE
         try:
-            await asyncio.sleep(0)
-            while sleepers[0] is not mine or _is_busy(loop, len(sleepers), awake_at):  # noqa: ASYNC110 - virtual time has no event to wait on.
-                await asyncio.sleep(0)
-            with self._lock:
-                self._now = max(self._now, mine[0])
-            self._reach(due_at)
+            await sleepers.wait(self._now + seconds, SYSTEM_CLOCK.monotonic() + seconds / PACE)
         finally:
-            sleepers.remove(mine)
-            heapq.heapify(sleepers)
-            if not sleepers:
+            if not sleepers.queue and self._sleepers.get(loop) is sleepers:
                 del self._sleepers[loop]
+        self._reach(due_at)
+
+    def _move_to(self, at: float) -> None:
+        with self._lock:
+            self._now = max(self._now, at)
 
     def _reach(self, wall: float) -> None:
         """Move the clock on by what rounding left out: who slept until an instant must not wake before it."""
@@ -104,23 +96,77 @@ class VirtualClock:
                 self._now += max(wall - self.wall(), math.ulp(wall) / 4)
 
 
-def _is_busy(loop: asyncio.AbstractEventLoop, sleepers: int, awake_at: float) -> bool:
-    """Return whether an executor works, until then, or tasks are ready other than the sleepers, which always are."""
-    if _calls.get(loop) and SYSTEM_CLOCK.monotonic() < awake_at:
-        return True
-    # The list of ready callbacks is private; without it, the sleeper wakes after one iteration of the others.
-    return len(getattr(loop, "_ready", ())) >= sleepers
+class _Sleepers:
+    """Those who sleep in one loop. None of them runs before it is due: while an executor works, the loop waits without spinning."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: VirtualClock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self.queue: list[_Sleeper] = []
+        """A heap."""
+        self._order = itertools.count()
+        self._calls = _calls_of(loop)
+        self._turn: asyncio.Handle | None = None
+        self._later: asyncio.TimerHandle | None = None
+
+    async def wait(self, due_at: float, awake_at: float) -> None:
+        """Return when time has moved to an instant; an executor can hold it up until `awake_at` of the machine's clock."""
+        sleeper = _Sleeper(due_at, next(self._order), awake_at, self._loop.create_future())
+        heapq.heappush(self.queue, sleeper)
+        self._look_soon()
+        try:
+            await sleeper.woken
+        finally:
+            if sleeper in self.queue:
+                self.queue.remove(sleeper)
+                heapq.heapify(self.queue)
+
+    def _look_soon(self, *_: object) -> None:
+        # One look at a time: a second one would be taken for a task that is ready.
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Wake the next one due, unless tasks are ready or an executor works."""
+        self._turn = None
+        if self._later is not None:
+            self._later.cancel()
+        if not self.queue:
+            return
+        # The list of ready callbacks is private; without it, the sleeper wakes after one iteration of the others.
+        if getattr(self._loop, "_ready", ()):
+            self._look_soon()
+            return
+        left = self.queue[0].awake_at - SYSTEM_CLOCK.monotonic()
+        if self._calls and left > 0:
+            next(iter(self._calls)).add_done_callback(self._look_soon)
+            self._later = self._loop.call_later(left, self._look_soon)
+            return
+        sleeper = heapq.heappop(self.queue)
+        self._clock._move_to(sleeper.due_at)  # noqa: SLF001 - they are parts of it.
+        if not sleeper.woken.done():
+            sleeper.woken.set_result(None)
+        if self.queue:
+            self._look_soon()
+
+
+class _Sleeper(NamedTuple):
+    due_at: float
+    order: int
+    awake_at: float
+    woken: asyncio.Future[None]
 
 
 _calls: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Future[Any]]]] = WeakKeyDictionary()
 """What executors are doing for a loop, since the first sleep on it."""
 
 
-def _count_calls(loop: asyncio.AbstractEventLoop) -> None:
-    """Note from now on what executors do for a loop."""
+def _calls_of(loop: asyncio.AbstractEventLoop) -> set[asyncio.Future[Any]]:
+    """Return what executors are doing for a loop, noted from the first time on."""
     if loop in _calls:
-        return
-    calls = _calls[loop] = set()
+        return _calls[loop]
+    calls: set[asyncio.Future[Any]] = set()
+    _calls[loop] = calls
     run = loop.run_in_executor
 
     def run_counted(*args: Any) -> asyncio.Future[Any]:
@@ -130,6 +176,7 @@ def _count_calls(loop: asyncio.AbstractEventLoop) -> None:
         return call
 
     loop.run_in_executor = run_counted  # type: ignore[method-assign,assignment] # - of this loop alone.
+    return calls
 
 
 @contextmanager
