@@ -66,6 +66,8 @@ def complete(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], l
             patch.setenv("_REDRIVE_COMPLETE", "complete_bash")
             patch.setenv("COMP_WORDS", words)
             patch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+            # Otherwise the program is called `python -m pytest` where that is what runs.
+            patch.setattr(sys.modules["__main__"], "__package__", None)
             return shell().out.split()
 
     return offers
