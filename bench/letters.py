@@ -7,6 +7,7 @@ looked at is timed in the store alone, best of a few. The yardstick of the drain
 
 from __future__ import annotations
 
+from redrive.store.statements import replays as replay_sql
 import itertools
 import os
 import sqlite3
@@ -217,7 +218,10 @@ def _start_by_category(store: Store) -> object:
 def _start(store: Store, which: LetterFilter) -> object:
     begun = replays.start(store, which, BY, plan=plan_of())
     # It is ended at once, so that the next one can be started.
-    store.apply(Step("cancel_replay", ("measured", begun.id)), Step("end_cancelled", (0.0, begun.id)))
+    store.apply(
+        replay_sql.cancel_replay(why="measured", replay=begun.id),
+        replay_sql.end_cancelled(now=0.0, replay=begun.id),
+    )
     return begun
 
 
@@ -234,7 +238,7 @@ def _filled(folder: Path, count: int, *, groups: int, is_named: bool) -> Path:
     path = folder / "letters.db"
     store = SqliteStore(path)
     store.lanes("bench", [stage.name for stage in pipeline_of().stages])
-    store.apply(Step("put_rules", ("bench", b'{"evidence":"optional"}')))
+    store.apply(replay_sql.put_rules(pipeline="bench", rules=b'{"evidence":"optional"}'))
     store.close()
     db = sqlite3.connect(path, isolation_level=None)
     # The old rows need not survive a power cut.

@@ -40,6 +40,8 @@ from apps.collabiq.settings import Settings
 from redrive import CallEvent, Context, Event, Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.sinks import SunkLetter, safe_name, write_file
+from redrive.store.records import Part
+from redrive.store.statements import triage as triage_sql
 
 if TYPE_CHECKING:
     from redrive.ops.letters.letter import DeadLetter, LetterLine
@@ -59,8 +61,6 @@ ERASED: Final[Mapping[str, object]] = {"erased": True}
 """Stands for a payload that was erased."""
 RETRY_COUNT: Final = "retry_count"
 STACKS_MAX: Final = 1_000
-_VALUE: Final = 6
-"""The column of the value in the store's query `letter_values`."""
 _STATUSES: Final = {
     **dict.fromkeys(WAITING, DLQStatus.PENDING),
     "replaying": DLQStatus.REPLAYING,
@@ -350,10 +350,10 @@ def _id_without_mail(pipeline: str, job: int) -> str:
 
 def _input_of(rd: Redrive, letter: DeadLetter) -> dict[str, object]:
     """Return what a replay starts with; after the job has left the stage, its payload."""
-    part = "payload" if letter.state in PAST else "input"
-    for row in rd.store.query("letter_values", letter.id, part):
-        if isinstance(row[_VALUE], bytes):
-            return msgspec.json.decode(row[_VALUE], type=dict[str, object])
+    part: Part = "payload" if letter.state in PAST else "input"
+    for row in rd.store.query(triage_sql.letter_values(letter=letter.id, part=part)):
+        if row.original is not None:
+            return msgspec.json.decode(row.original, type=dict[str, object])
     return dict(ERASED)
 
 

@@ -25,6 +25,7 @@ from apps.pdf2xml.uploads import Form
 from redrive import Fail, RedriveError
 from redrive.errors import JobErasedError, JobNotFoundError, NotOwnerError, ReplayRefusedError
 from redrive.ops.jobs.facts import JobFacts
+from redrive.store.statements import jobs as job_sql
 from redrive.web import Problem, ProblemError
 
 logger = logging.getLogger("pdf2xml")
@@ -187,8 +188,8 @@ class Jobs:
 
     def _is_open(self, key: str) -> bool:
         """Return whether a queued or processing job still needs the source of this key."""
-        rows = self._reads.store.query("duplicate", NAME, key)
-        return any(self._reads.job(int(str(row[0]))).status != "complete" for row in rows)
+        jobs = self._reads.store.query(job_sql.duplicate(pipeline=NAME, key=key))
+        return any(self._reads.job(job).status != "complete" for job in jobs)
 
     def _facts(self, job: int) -> JobFacts:
         try:

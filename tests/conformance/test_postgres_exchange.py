@@ -18,9 +18,9 @@ from redrive.store.records import (
     JobId,
     Row,
     Settlement,
-    Step,
     SubmittedJob,
 )
+from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
@@ -98,10 +98,10 @@ def test_a_commit_by_what_is_not_so_any_more_is_made_again(store: PostgresStore)
     (lane,) = lanes_of(store)
     store.submit([new(lane)] * 3, NOW)
     (first,) = claim(store, lane, 1)
-    store.apply(Step("pause_lanes", (NOW, "shop")))
+    store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
 
     paused = exchange(store, "w1", [settlement(first)], ClaimRequest((lane,), 1))
-    store.apply(Step("resume_lanes", ("shop",)))
+    store.apply(worker_sql.resume_lanes(pipeline="shop"))
     (second,) = claim(store, lane, 1)
     dead = exchange(store, "nobody", [settlement(second)], ClaimRequest((lane,), 1))
 

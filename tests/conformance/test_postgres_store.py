@@ -26,7 +26,10 @@ from redrive.errors import (
 )
 from redrive.store.postgres.connection import address_of, error_of
 from redrive.store.postgres.store import PostgresStore
-from redrive.store.records import ClaimRequest, Step
+from redrive.store.records import ClaimRequest
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
@@ -183,12 +186,12 @@ def test_what_is_committed_late_is_not_passed_over_by_whoever_follows(
         exchange(store, "w1", [settlement(second)])
         # The second attempt is visible, and comes after one that is not.
         assert len(attempts(store, second.id, "outcome")) == 1
-        assert store.query("events", 0, None, None, 10) == []
-        assert store.query("last_event") == [(0,)]
+        assert store.query(job_sql.events(after=0, job=None, pipeline=None, limit=10)) == []
+        assert store.query(job_sql.last_event()) == [0]
 
-    seen = store.query("events", 0, None, None, 10)
+    seen = store.query(job_sql.events(after=0, job=None, pipeline=None, limit=10))
     assert [row[1] for row in seen] == [first.id, second.id]
-    assert store.query("last_event") == [(seen[-1][0],)]
+    assert store.query(job_sql.last_event()) == [seen[-1][0]]
 
 
 def test_the_cut_off_of_a_set_of_letters_is_below_those_that_are_not_visible_yet(
@@ -229,7 +232,7 @@ def test_two_that_settle_at_once_do_not_wait_for_the_same_counter(
         assert exchange(store, "w1", [settlement(third)]).lost == ()
 
     assert statuses(store) == {"complete": 3}
-    assert statuses(store, "recount") == statuses(store)
+    assert statuses(store, from_rows=True) == statuses(store)
 
 
 def test_counters_of_connections_that_have_gone_are_added_up(
@@ -248,7 +251,7 @@ def test_counters_of_connections_that_have_gone_are_added_up(
     for table in ("tallies", "letter_tallies", "letter_trend"):
         assert store.read(f"SELECT DISTINCT part FROM {table}") == [(0,)]
     assert statuses(store) == {"complete": 3, "failed": 1}
-    assert store.query("wrong_letter_tallies", 5) == []
+    assert store.query(upkeep_sql.wrong_letter_tallies(limit=5)) == []
 
 
 def test_two_stores_drain_a_lane_without_giving_a_job_twice(store: PostgresStore, url: str) -> None:
@@ -306,7 +309,7 @@ def test_after_a_lost_connection_the_next_call_connects_again(
     terminate(db)
 
     with pytest.raises(StoreUnavailableError):
-        store.query("counts")
+        store.query(job_sql.counts())
     assert statuses(store) == {"queued": 1}
 
 
@@ -342,9 +345,9 @@ def test_a_transaction_that_stood_in_anothers_way_is_repeated(
     store: PostgresStore, url: str, db: psycopg.Connection[tuple[object, ...]]
 ) -> None:
     """Two changes that lock the same rows in opposite orders."""
-    store.apply(Step("add_breaker", ("a", b"1")), Step("add_breaker", ("b", b"1")))
+    store.apply(worker_sql.add_breaker(name="a", state=b"1"), worker_sql.add_breaker(name="b", state=b"1"))
     done: list[object] = []
-    steps = [Step("swap_breaker", (b"2", name, b"1"), rows=1) for name in ("a", "b")]
+    steps = [worker_sql.swap_breaker(state=b"2", name=name, before=b"1").touching(1) for name in ("a", "b")]
     with closing(PostgresStore(url, clock="caller")) as other:
         db.execute("SET deadlock_timeout = '10s'")
         db.execute("BEGIN")
@@ -374,7 +377,7 @@ def test_a_signal_listens_again_after_its_connection_was_lost(
         assert select.select([signal], [], [], 30)[0]
         signal.clear()
         with pytest.raises(StoreUnavailableError):
-            store.query("counts")
+            store.query(job_sql.counts())
         store.submit([new(lanes_of(store)[0])], NOW)
         assert select.select([signal], [], [], 30)[0]
 
@@ -424,10 +427,10 @@ def test_a_store_is_not_used_after_it_was_closed_or_in_a_process_that_was_forked
     with monkeypatch.context() as forked:
         forked.setattr(os, "getpid", lambda: -1)
         with pytest.raises(StoreRefusedError, match="forked"):
-            store.query("counts")
+            store.query(job_sql.counts())
     store.close()
     with pytest.raises(StoreRefusedError, match="closed"):
-        store.query("counts")
+        store.query(job_sql.counts())
 
 
 def test_a_server_that_is_too_old_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from redrive import connect, telemetry
+from redrive.store.statements import workers as worker_sql
 from tests.e2e.shell import Shell, free_ports, until
 
 BUSY = """
@@ -60,17 +61,17 @@ def test_one_scrape_has_the_exact_sum_of_all_processes_also_of_one_that_was_kill
     port = free_ports(1)
     ran = shell.start("worker", "busy_flow:busy", "--processes", "2", "--metrics", str(port), "--lease", "1")
     with connect() as rd:
-        until(lambda: len(rd.store.query("workers")) == 2 and bool(scrape(port)), ran)
-        first = int(str(rd.store.query("workers")[0][2]))
+        until(lambda: len(rd.store.query(worker_sql.workers())) == 2 and bool(scrape(port)), ran)
+        first = int(str(rd.store.query(worker_sql.workers())[0][2]))
         for _ in range(10):
             shell.write("items.jsonl", *range(100))
             shell("submit", "busy_flow:busy", "--file", "items.jsonl")
         # In the middle of its work, wherever that is.
         until(lambda: scrape(port).get(("redrive_attempts_total", "ok", "busy", "finish"), 0) > 50, ran)
-        known = {str(row[0]) for row in rd.store.query("workers")}
+        known = {str(row[0]) for row in rd.store.query(worker_sql.workers())}
         os.kill(first, signal.SIGKILL)
         until(lambda: rd.jobs.counts() == {"complete": 900, "failed": 100}, ran)
-        until(lambda: bool({str(row[0]) for row in rd.store.query("workers")} - known), ran)
+        until(lambda: bool({str(row[0]) for row in rd.store.query(worker_sql.workers())} - known), ran)
 
         found = scrape(port)
         stored = {

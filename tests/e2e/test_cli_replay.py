@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from redrive import connect
+from redrive.store.statements import operations as operation_sql
 from tests.e2e.shell import ANN, Shell, prepared, work
 
 
@@ -227,7 +228,7 @@ def test_everything_that_was_done_is_on_record(failed: Shell) -> None:
     made_ready(failed)
     failed("replay", "start", "--pipeline", "reviews", "--yes", "--actor", "ann", "--reason", "renewed")
     with connect() as rd:
-        log = rd.store.query("operations", 10)
+        log = rd.store.query(operation_sql.operations(limit=10))
 
     assert [(row[2], row[3], row[4], row[5]) for row in reversed(log)][-1] == (
         ANN,

@@ -11,6 +11,7 @@ import pytest
 
 from redrive import Pipeline, connect
 from redrive.engine.pipeline import submission
+from redrive.store.statements import jobs as job_sql
 from tests.e2e.shell import Shell, until
 
 
@@ -130,7 +131,7 @@ def test_an_interrupted_run_says_how_to_go_on(shell: Shell) -> None:
     running = shell.start("run", "start", "flows:sleepers", "--items", "items.jsonl")
     with connect() as rd:
         # A signal before the first look at a job would find a process that cannot hear it yet.
-        until(lambda: rd.store.query("last_event")[0][0] == 3, running)
+        until(lambda: rd.store.query(job_sql.last_event())[0] == 3, running)
 
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=60)

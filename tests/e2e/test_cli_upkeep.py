@@ -11,6 +11,7 @@ import pytest
 
 from redrive import connect
 from redrive.store.sqlite import migrations
+from redrive.store.statements import jobs as job_sql
 from redrive.store.statements.text import text_of
 from redrive.testing import virtual_time
 from tests.e2e.shell import Shell, until
@@ -182,7 +183,7 @@ def test_a_backup_is_whole_while_a_worker_writes(shell: Shell) -> None:
     shell("submit", "flows:orders", "--file", "items.jsonl")
     worker = shell.start("worker", "flows:orders")
     with connect() as rd:
-        until(lambda: bool(rd.store.query("last_event")[0][0]), worker)
+        until(lambda: bool(rd.store.query(job_sql.last_event())[0]), worker)
         copies = [shell.json("backup", f"copy-{place}.db")["jobs"] for place in range(2)]
         worker.terminate()
         worker.communicate(timeout=60)

@@ -15,6 +15,8 @@ import pytest
 from redrive import Redrive, connect
 from redrive.cli import supervisor
 from redrive.cli.supervisor import Supervisor, worst
+from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing import virtual_time
 from tests.e2e.shell import Shell, free_ports, until
 
@@ -35,7 +37,7 @@ def started_in(log: str) -> str:
 
 
 def live(rd: Redrive) -> list[tuple[str, int]]:
-    return [(str(row[0]), int(str(row[2]))) for row in rd.store.query("workers")]
+    return [(str(row[0]), int(str(row[2]))) for row in rd.store.query(worker_sql.workers())]
 
 
 def test_one_worker_serves_several_pipelines(shell: Shell) -> None:
@@ -46,7 +48,7 @@ def test_one_worker_serves_several_pipelines(shell: Shell) -> None:
 
     assert (ended.code, ended.out) == (0, "")
     with connect() as rd:
-        database = rd.store.query("database_name")[0][0]
+        database = rd.store.query(upkeep_sql.database_name())[0]
     assert [line.partition(": ")[2] for line in ended.err.splitlines() if "started" in line] == [
         f"{started_in(ended.err)} started: serves orders, asking from {database}, 64 at once, lease 5 s"
     ]

@@ -11,6 +11,7 @@ from redrive.core.budget import RunThresholds
 from redrive.core.policy import RetryPolicy as Policy
 from redrive.errors import FailureBudgetExceededError
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import reports as report_sql
 from redrive.testing import VirtualClock
 from tests.unit.build import work
 
@@ -131,11 +132,14 @@ def test_retries_errors_and_the_reliability_of_stages_can_be_asked_for(
     rd.submit_many(flow, needs)
     work(store, flow)
 
-    assert store.query("retry_histogram", "flow", None) == [(0, 2), (1, 1), (2, 1)]
-    ranking = [(code, count) for code, count, _, _ in store.query("error_ranking", "flow", None)]
+    assert store.query(report_sql.retry_histogram(pipeline="flow", stage=None)) == [(0, 2), (1, 1), (2, 1)]
+    ranking = [
+        (code, count)
+        for code, count, _, _ in store.query(report_sql.error_ranking(pipeline="flow", stage=None))
+    ]
     assert ranking[0][1] == 2
-    assert sum(count for _, count in ranking) == 4  # type: ignore[misc]
-    ((name, made, ok, retried, _, dead, *_),) = store.query("stage_reliability", "flow")
+    assert sum(count for _, count in ranking) == 4
+    ((name, made, ok, retried, _, dead, *_),) = store.query(report_sql.stage_reliability(pipeline="flow"))
     assert (name, made, ok, retried, dead) == ("call", 7, 3, 3, 1)
 
 

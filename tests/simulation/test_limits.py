@@ -9,6 +9,7 @@ import pytest
 
 from redrive.core import limit_state
 from redrive.store.sqlite import store as sqlite
+from redrive.store.statements import workers as worker_sql
 
 from .limited_world import LimitedWorld, limit_breaches
 
@@ -25,9 +26,9 @@ def a_crash_forgets_the_limit(patch: pytest.MonkeyPatch) -> None:
     plain = sqlite.SqliteStore.reap
 
     def forgetful(self: sqlite.SqliteStore, now: float) -> int:
-        workers = self.query("worker_ids")
+        workers = self.query(worker_sql.worker_ids())
         reaped = plain(self, now)
-        if self.query("worker_ids") != workers:
+        if self.query(worker_sql.worker_ids()) != workers:
             self._db.execute("DELETE FROM limits")
         return reaped
 

@@ -17,6 +17,7 @@ from redrive.ops.jobs import retry
 from redrive.store.records import Step
 from redrive.store.sqlite import settle
 from redrive.store.sqlite import store as sqlite
+from redrive.store.statements import replays as replay_sql
 
 from .replay_world import ReplayWorld, replay_breaches
 from .world import CALM, Faults, breaches
@@ -59,7 +60,7 @@ def newcomers_are_taken(patch: pytest.MonkeyPatch) -> None:
     plain = ReplayDriver._mark
 
     def greedy(self: ReplayDriver, replay: Replay, options: ReplayOptions) -> float:
-        self._store.query("last_letter")
+        self._store.query(replay_sql.last_letter())
         wait = plain(self, replay, options)
         beyond = (replay.cutoff, 10**9)
         self._store.apply(*mark_steps(replay.id, beyond, replay.filter, is_evidence_optional=True))

@@ -16,7 +16,7 @@ from nats.js.errors import ServiceUnavailableError
 from redrive import Pipeline, RetryPolicy, connect, stage
 from redrive.sinks import Nats, SunkLetter
 from redrive.sinks.nats import connected
-from redrive.store.records import Step
+from redrive.store.statements import outbox as outbox_sql
 from tests.wire_store.servers import Nats as Server
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -163,10 +163,12 @@ def test_an_outage_keeps_the_letters_and_they_arrive_with_their_receipts_once_it
         rd.submit(pipeline, 0)
         rd.work([pipeline], until_idle=True)
         during = [each.receipts for each in rd.letters.list().letters]
-        assert rd.store.query("undelivered", 0.0)[0][2] == 1
+        assert rd.store.query(outbox_sql.undelivered(before=0.0))[0][2] == 1
         again = Server(folder, port=port)
         try:
-            rd.store.apply(Step("postpone_notice", (0.0, 1, 2, 1), rows=1))
+            rd.store.apply(
+                outbox_sql.postpone_notice(due_at=0.0, tries=1, notice=2, tries_before=1).touching(1)
+            )
             rd.work([pipeline], until_idle=True)
             after = [each.receipts for each in rd.letters.list().letters]
         finally:

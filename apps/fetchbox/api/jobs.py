@@ -28,6 +28,8 @@ from apps.tracing import public_url
 from redrive import Backoff, Jitter, Pipeline, Redrive, RetryPolicy, guard
 from redrive.core.budget import FailureRule
 from redrive.engine.clock import instant
+from redrive.store.statements import outbox as outbox_sql
+from redrive.store.statements import runs as run_sql
 
 ERRORS_MAX: Final = 1_000
 LOG_MAX: Final = 1_000
@@ -204,9 +206,7 @@ class Jobs:
 
     def run_of(self, job_id: str, tenant: str) -> int:
         """Return the run of a job; raises the problem of one that is not there, or another tenant's."""
-        rows = self._rd.store.query("run_with_key", NAME, job_id)
-        if rows:
-            run = cast("int", rows[0][0])
+        for run in self._rd.store.query(run_sql.run_with_key(pipeline=NAME, key=job_id)):
             if self._rd.runs.report(run).owner == tenant:
                 return run
         raise problem(404, "VALIDATION_UNKNOWN_JOB", "there is no job with this id")
@@ -244,7 +244,7 @@ class Jobs:
         """Return the attempts of a job after an offset, and whether more may come."""
         run = self.run_of(job_id, tenant)
         is_open = self._rd.runs.report(run).open > 0
-        rows = self._rd.store.query("run_log", run, after, LOG_MAX)
+        rows = self._rd.store.query(run_sql.run_log(run=run, after=after, limit=LOG_MAX))
         return [_line(row) for row in rows], is_open or len(rows) == LOG_MAX
 
     def _error(self, letter_id: int) -> ErrorRecord:
@@ -255,8 +255,8 @@ class Jobs:
         attempt = None if last is None else cast("Mapping[str, object]", _members(last)).get("attempt")
         context: dict[str, object] = {"proxy": notes.get("proxy"), "attempt": attempt, "status": status}
         # The notes of an attempt are redacted, and what is in the payload with them; this is the tenant's own.
-        rows = self._rd.store.query("payload_for_sink", letter.letter.job)
-        task = _task_of(rows[0][0] if rows else None)
+        rows = self._rd.store.query(outbox_sql.payload_for_sink(job=letter.letter.job))
+        task = _task_of(rows[0] if rows else None)
         context |= {
             "task_id": task.task_id,
             "url": public_url(task.url),
@@ -271,26 +271,25 @@ def _members(value: object) -> object:
     return value if isinstance(value, Mapping) else msgspec.to_builtins(value)
 
 
-def _task_of(payload: object) -> Task:
+def _task_of(payload: bytes | None) -> Task:
     """Return the task of a job; an empty one if its values were erased."""
-    return msgspec.json.decode(payload, type=Task) if isinstance(payload, bytes) else NO_TASK
+    return NO_TASK if payload is None else msgspec.json.decode(payload, type=Task)
 
 
-def _line(row: Sequence[object]) -> LogLine:
-    seq, started_at, ended_at, stage, attempt, outcome, code, http_status, notes, payload = row
-    task = _task_of(payload)
-    found: dict[str, str] = {} if notes is None else msgspec.json.decode(str(notes), type=dict[str, str])
-    status = http_status if http_status is not None else found.get("status")
+def _line(row: run_sql.LogLine) -> LogLine:
+    task = _task_of(row.payload)
+    found = {} if row.notes is None else msgspec.json.decode(row.notes, type=dict[str, str])
+    status = found.get("status") if row.http_status is None else row.http_status
     return LogLine(
-        offset=cast("int", seq),
-        at=instant(ended_at),
+        offset=row.seq,
+        at=instant(row.ended_at),
         task_id=task.task_id,
-        stage=str(stage),
-        attempt=cast("int", attempt),
-        outcome=str(outcome),
-        code=cast("str | None", code),
-        status=None if status is None else int(str(status)),
+        stage=row.stage,
+        attempt=row.attempt,
+        outcome=row.outcome,
+        code=row.code,
+        status=None if status is None else int(status),
         proxy=found.get("proxy"),
         key=task.key,
-        duration_ms=1000 * (cast("float", ended_at) - cast("float", started_at)),
+        duration_ms=1000 * (row.ended_at - row.started_at),
     )

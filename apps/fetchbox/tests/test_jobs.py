@@ -15,6 +15,7 @@ from obstore.store import S3Store
 from apps.fetchbox.tests.box import Box, until
 from apps.fetchbox.tests.servers import LARGE, S3Front
 from redrive import connect
+from redrive.store.statements import runs as run_sql
 
 
 def test_resources_become_objects_below_the_prefix(box: Box) -> None:
@@ -33,7 +34,7 @@ def test_resources_become_objects_below_the_prefix(box: Box) -> None:
         b"29" * 100,
     ]
     with connect(box.database) as rd:
-        run = int(str(rd.store.query("run_with_key", "fetchbox", str(snapshot["job_id"]))[0][0]))
+        (run,) = rd.store.query(run_sql.run_with_key(pipeline="fetchbox", key=str(snapshot["job_id"])))
         jobs = [line.id for line in rd.jobs.list(run=run, limit=100)]
     left = {each.name.partition(".")[0] for each in (box.folder / "data" / "spool").iterdir()}
     assert len(jobs) == 30

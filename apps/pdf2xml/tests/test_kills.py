@@ -13,6 +13,7 @@ import pytest
 
 from apps.pdf2xml.tests.pdfs import pdf
 from apps.pdf2xml.tests.site import Site, Visitor, until
+from redrive.store.statements import transfer as transfer_sql
 
 
 def results(site: Site, job: int) -> list[str]:
@@ -26,7 +27,7 @@ def test_a_result_that_was_written_before_the_worker_died_is_not_made_again(
     site.no_worker()
     job = visitor.submit(pdf("Written once."))
     with closing(site.store) as store:
-        ((payload,),) = [row[:1] for row in store.query("exported_values", job)]
+        (payload,) = [row.payload for row in store.query(transfer_sql.exported_values(job=job))]
     token = str(payload).partition('"token":"')[2].partition('"')[0]
     # As if an earlier attempt had finished, and its commit had been lost.
     (site.settings.folder / "results" / f"{job}-{token}.xml").write_text("<document>before</document>")

@@ -17,6 +17,7 @@ from apps.pdf2xml.codes import LINES, STATUSES
 from apps.pdf2xml.jobs import Jobs
 from apps.pdf2xml.tests.pdfs import pdf
 from apps.pdf2xml.tests.site import Site, Visitor, code_of, until
+from redrive.store.statements import jobs as job_sql
 
 HEAD = b'--x\r\nContent-Disposition: form-data; name="file"; filename="f.pdf"\r\n\r\n'
 
@@ -162,7 +163,7 @@ def test_the_codes_are_one_set_everywhere(site: Site, visitor: Visitor) -> None:
     job = visitor.submit(pdf())
     shown = visitor.wait(job, "failed")
     store = site.store
-    ((stored,),) = [row[5:6] for row in store.query("job", job)]
+    (stored,) = [row.error_code for row in store.query(job_sql.job(job=job))]
     store.close()
     page = visitor.http.get("/").text
 

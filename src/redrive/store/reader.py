@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar, overload
+from typing import Protocol, TypeVar
 
-from redrive.store.records import Call, Row
+from redrive.store.records import Call
 
 R = TypeVar("R")
 
@@ -13,10 +13,6 @@ R = TypeVar("R")
 class Reader(Protocol):
     """What answers questions: a store, or one moment of it."""
 
-    @overload
-    def query(self, asked: Call[R], /) -> list[R]: ...
-    @overload
-    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
-    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
+    def query(self, asked: Call[R], /) -> list[R]:
         """Run a statement that only reads."""
         ...

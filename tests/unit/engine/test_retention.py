@@ -17,6 +17,8 @@ from redrive.ops.audit import operations
 from redrive.ops.checkup.doctor import examine, has_problems
 from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import runs as run_sql
+from redrive.store.statements import upkeep as upkeep_sql
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.build import ONCE, bounded, passing, rows, until
@@ -115,7 +117,7 @@ def test_a_letter_of_a_pruned_run_stays_and_can_be_replayed(
 
     assert rows(store, "run_id, ordinal, status") == [(None, None, "failed"), (None, None, "failed")]
     assert rd.jobs.counts() == {"failed": 2}
-    assert store.query("run", run.id) == []
+    assert store.query(run_sql.run(run=run.id)) == []
     assert rows(store, "run_id", "dead_letters") == [(None,), (None,)]
     assert not has_problems(examine(store, is_deep=True))
 
@@ -127,7 +129,7 @@ def test_a_run_that_is_paused_or_replayed_is_kept(
     replayed = rd.run(SHOP, [0], failure_budget=None)
     rd.jobs.retry(2)
     paused = rd.runs.add("shop", rd.runs.options(replayed.id), clock.wall())
-    store.apply(Step("end_run", ("paused", "later", clock.wall(), paused)))
+    store.apply(run_sql.end_run(status="paused", reason="later", ended_at=clock.wall(), run=paused))
     rd.schedules.prune("retention", runs=DAY, cron="0 * * * *")
     clock.advance(2 * DAY)
 
@@ -142,7 +144,7 @@ def test_one_worker_prunes_at_a_time_and_another_takes_over_from_a_dead_one(
     rd.run(SHOP, [1, 2, 3])
     rd.schedules.prune("retention", complete=DAY, cron="0 * * * *")
     clock.advance(2 * DAY)
-    (row,) = store.query("due_retentions", clock.wall())
+    (row,) = store.query(upkeep_sql.due_retentions(now=clock.wall()))
     dead = ("dead", clock.wall() + DRIVE_SECONDS, "retention", row[4], clock.wall())
     store.apply(Step("drive_retention", dead, rows=1))
 
@@ -168,7 +170,7 @@ def test_a_worker_that_lost_its_lease_stops_and_ends_no_tick(
         if asked == 3:
             # Between two steps the worker stands still for longer than its lease.
             clock.advance(DRIVE_SECONDS + 1)
-            (row,) = store.query("due_retentions", clock.wall())
+            (row,) = store.query(upkeep_sql.due_retentions(now=clock.wall()))
             other = ("w2", clock.wall() + DRIVE_SECONDS, "retention", row[4], clock.wall())
             store.apply(Step("drive_retention", other, rows=1))
         return question()  # type: ignore[operator]
@@ -263,7 +265,7 @@ def test_a_real_worker_prunes(tmp_path: Path) -> None:
     with connect(tmp_path / "jobs.db") as rd:
         rd.run(SHOP, [1, 2])
         rd.schedules.prune("retention", complete=0, cron="* * * * *")
-        rd.store.apply(Step("drop_retention", ("retention",)))
+        rd.store.apply(upkeep_sql.drop_retention(name="retention"))
         rd.store.apply(Step("put_retention", ("retention", b'{"complete":0}', "* * * * *", "UTC", 0.0)))
 
         async def scene() -> None:

@@ -21,6 +21,7 @@ from redrive.ops.pipelines import pause
 from redrive.store.maintenance import Maintenance
 from redrive.store.reader import Reader
 from redrive.store.records import Call, ClaimRequest, Step, WorkerFacts
+from redrive.store.statements import runs as run_sql
 from redrive.testing import VirtualClock, virtual_time
 from tests.embedded import change_rows
 
@@ -153,7 +154,7 @@ def test_dead_letters_that_nobody_has_looked_at(rd: Redrive, clock: VirtualClock
 
 def test_schedules_hooks_and_runs_that_nobody_looks_after(rd: Redrive, clock: VirtualClock) -> None:
     rd.schedules.add("hourly", SHOP, 1, cron="0 * * * *")
-    rd.store.apply(Step("add_run", ("shop", b"{}", clock.wall())))
+    rd.store.apply(run_sql.add_run(pipeline="shop", options=b"{}", now=clock.wall()))
     change_rows(
         rd,
         "INSERT INTO outbox (lane_id, job_id, dispatch, recipient, at, due_at) VALUES (1, 1, 1, 'hook', ?1, ?1)",

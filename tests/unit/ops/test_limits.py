@@ -17,8 +17,8 @@ from redrive.ops.audit import Actor
 from redrive.ops.checkup.work import check_work
 from redrive.ops.jobs.explain import explain
 from redrive.store.protocol import Store
-from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import workers as worker_sql
 from tests.embedded import read_rows
 from tests.unit.build import one_stage, work
 
@@ -46,7 +46,7 @@ def known(rd: Redrive, store: Store) -> Redrive:
 
 
 def put(store: Store, name: str, state: LimitState, key: str = "") -> None:
-    store.apply(Step("add_limit", (name, key, msgspec.json.encode(state), 0.0)))
+    store.apply(worker_sql.add_limit(name=name, key=key, state=msgspec.json.encode(state), now=0.0))
 
 
 def test_limits_are_listed_as_the_workers_recorded_and_used_them(known: Redrive, store: Store) -> None:
@@ -118,13 +118,19 @@ def test_what_a_job_waits_for_is_said_in_words(
 def test_a_job_waits_for_its_own_key(known: Redrive, store: Store) -> None:
     job = known.submit(PIPELINE, 1, owner="acme")
     keyed_by = '["tenant"]'
-    store.apply(Step("set_keyed_by", (keyed_by, 1)), Step("put_keys", ('[[1, "[\\"acme\\"]"]]', 1, keyed_by)))
+    store.apply(
+        worker_sql.set_keyed_by(keyed_by=keyed_by, lane=1),
+        worker_sql.put_keys(keys=[(1, '["acme"]')], lane=1, keyed_by=keyed_by),
+    )
     put(store, "tenant", LimitState(is_paused=True), "acme")
     put(store, "tenant", LimitState(is_paused=True), "other")
 
     waits = limits.waits_of(store, job.id, "shop", "echo")
     assert waits == ["limit tenant for acme, which is paused by hand"]
-    store.apply(Step("drop_keys", (1,)), Step("put_keys", ('[[1, "!KeyError"]]', 1, keyed_by)))
+    store.apply(
+        worker_sql.drop_keys(lane=1),
+        worker_sql.put_keys(keys=[(1, "!KeyError")], lane=1, keyed_by=keyed_by),
+    )
     assert limits.waits_of(store, job.id, "shop", "echo") == []
 
 

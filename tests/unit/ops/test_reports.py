@@ -21,6 +21,7 @@ from redrive import (
 from redrive.errors import RunError
 from redrive.ops.reports import charts
 from redrive.ops.reports.reports import Scope, account, error_ranking, retry_histogram, stage_reliability
+from redrive.store.statements import jobs as job_sql
 from tests.embedded import changing
 
 STEADY = Backoff.fixed(1, jitter=Jitter.none())
@@ -84,7 +85,7 @@ def test_a_code_of_an_applications_own_has_the_category_its_letters_have(rd: Red
 
     @stage(retry=RetryPolicy(2, STEADY, retry_on=[ConnectionError]))
     def sell(number: int) -> int:
-        if number and rd.store.query("attempts", number):
+        if number and rd.store.query(job_sql.attempts(job=number)):
             return number
         raise ConnectionResetError if number else PermissionError
 

@@ -15,6 +15,7 @@ from redrive.engine.runs.runs import RunOptions
 from redrive.errors import RunError
 from redrive.ops.jobs.inspect import JobFilter, list_jobs
 from redrive.store.protocol import Store
+from redrive.store.statements import jobs as job_sql
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows, read_rows
 from tests.inline import at_once
@@ -167,7 +168,9 @@ def test_the_process_that_drives_a_run_obeys_and_ends(filed: Redrive, act: str, 
     else:
         assert (report.dead, report.cancelled, report.skipped) == (0, 0, 0)
         assert (
-            filed.store.query("list_queued", 1 << 60, "queued", None, None, report.id, None, 1)[0][5]
+            filed.store.query(
+                job_sql.list_queued(which=job_sql.JobTerms(1 << 60, "queued", None, None, report.id, None, 1))
+            )[0].waiting
             == "paused"
         )
 

@@ -17,6 +17,7 @@ from redrive.engine.worker import idle
 from redrive.store.protocol import ChangeSignal
 from redrive.store.sqlite import change_signal, file_lock
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import jobs as job_sql
 from redrive.testing.conformance.build import NOW, lanes_of, new
 
 
@@ -68,7 +69,7 @@ def test_the_signal_reports_what_anybody_writes_until_it_is_cleared(
 
 
 def test_the_signal_is_silent_while_everybody_only_reads(store: SqliteStore, signal: ChangeSignal) -> None:
-    store.query("counts")
+    store.query(job_sql.counts())
     store.upcoming([])
 
     assert not is_readable(signal)

@@ -23,6 +23,7 @@ from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.migrations import migrate, schema_state
 from redrive.store.sqlite import migrations
 from redrive.store.sqlite.store import SCHEMA_VERSION
+from redrive.store.statements import operations as operation_sql
 from redrive.store.statements.text import text_of
 
 ANN = Actor("ann", "a test")
@@ -93,7 +94,7 @@ def test_an_older_database_is_opened_once_it_was_migrated(older: Path) -> None:
     assert facts(older) == (SCHEMA_VERSION + 1, True)
     with connect(older) as rd:
         assert rd.jobs.counts() == {"queued": 1}
-        assert [(row[2], row[3]) for row in rd.store.query("operations", 5)] == [
+        assert [(row[2], row[3]) for row in rd.store.query(operation_sql.operations(limit=5))] == [
             ("ann", "migrate"),
         ]
 

@@ -11,6 +11,8 @@ from redrive import Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters.freeze import freeze
 from redrive.store.postgres.store import PostgresStore
+from redrive.store.statements import reports as report_sql
+from redrive.store.statements import runs as run_sql
 from redrive.testing import VirtualClock
 from tests.databases import Schemas
 from tests.embedded import changing
@@ -46,11 +48,11 @@ def test_the_log_of_a_run_waits_for_attempts_that_are_committed_late(rd: Redrive
         other.execute(LATE_ATTEMPT)
         rd.work([FLOW], until_idle=True)
 
-        assert rd.store.query("run_log", run, 0, 10) == []
-        assert rd.store.query("newest_attempt")[0][0] == 1
+        assert rd.store.query(run_sql.run_log(run=run, after=0, limit=10)) == []
+        assert rd.store.query(report_sql.newest_attempt())[0][0] == 1
 
-    assert [row[0] for row in rd.store.query("run_log", run, 0, 10)] == [3]
-    assert rd.store.query("newest_attempt")[0][0] == 3
+    assert [row[0] for row in rd.store.query(run_sql.run_log(run=run, after=0, limit=10))] == [3]
+    assert rd.store.query(report_sql.newest_attempt())[0][0] == 3
 
 
 def test_a_letter_that_is_committed_late_does_not_belong_to_a_set_that_was_frozen_before(rd: Redrive) -> None:

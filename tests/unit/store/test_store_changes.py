@@ -11,6 +11,10 @@ from redrive.core.lifecycle import JobState
 from redrive.errors import StoreRefusedError
 from redrive.store.records import Child, ClaimedJob, ClaimRequest, Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import operations as operation_sql
+from redrive.store.statements import runs as run_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     NOW,
     burial,
@@ -33,7 +37,7 @@ def workers(store: SqliteStore) -> None:
 
 def recounted(store: SqliteStore) -> dict[str, int]:
     counted: dict[str, int] = {}
-    for _, _, status, jobs in store.query("recount"):
+    for _, _, status, jobs in store.query(job_sql.recount()):
         counted[str(status)] = counted.get(str(status), 0) + int(str(jobs))
     return counted
 
@@ -43,9 +47,13 @@ def log(text: str) -> Step:
 
 
 def test_a_change_returns_the_rows_of_each_step(store: SqliteStore) -> None:
-    made = store.apply(Step("add_run", ("shop", b"{}", NOW)), Step("add_run", ("shop", b"{}", NOW)), log("x"))
+    made = store.apply(
+        run_sql.add_run(pipeline="shop", options=b"{}", now=NOW),
+        run_sql.add_run(pipeline="shop", options=b"{}", now=NOW),
+        log("x"),
+    )
 
-    assert made == [[(1,)], [(2,)], []]
+    assert made == [[1], [2], []]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -59,7 +67,7 @@ def test_a_step_that_touches_other_rows_than_it_should_undoes_all_of_them(
 
     assert store.apply(*steps) is None
     assert statuses(store) == {"queued": 1}
-    assert store.query("operations", 10) == []
+    assert store.query(operation_sql.operations(limit=10)) == []
 
 
 def test_a_step_may_expect_to_touch_nothing(store: SqliteStore) -> None:
@@ -72,10 +80,12 @@ def test_a_change_that_breaks_an_invariant_is_an_error_of_the_store_and_leaves_n
 ) -> None:
     with pytest.raises(StoreRefusedError):
         store.apply(
-            log("before"), Step("submit_tick", (1, 99, NOW, "k", b"1", NOW)), Step("log", (None,) * 5)
+            log("before"),
+            run_sql.submit_tick(lane=1, priority=99, run_at=NOW, key="k", payload=b"1", now=NOW),
+            Step("log", (None,) * 5),
         )
 
-    assert store.query("operations", 10) == []
+    assert store.query(operation_sql.operations(limit=10)) == []
 
 
 def test_the_stamp_changes_with_commits_of_ones_own_and_of_others_and_only_then(tmp_path: Path) -> None:
@@ -83,9 +93,9 @@ def test_the_stamp_changes_with_commits_of_ones_own_and_of_others_and_only_then(
     (lane,) = lanes_of(mine)
     lanes_of(other)
     seen = mine.change_counter()
-    mine.query("counts")
+    mine.query(job_sql.counts())
     mine.upcoming([lane])
-    other.query("counts")
+    other.query(job_sql.counts())
     assert mine.change_counter() == seen
 
     mine.submit([job(lane)], NOW)
@@ -155,7 +165,7 @@ def test_an_exchange_writes_nothing_when_nothing_can_be_taken_because_a_lane_is(
     (lane,) = lanes_of(store)
     store.submit([job(lane)], NOW)
     if why == "paused":
-        store.apply(Step("pause_lanes", (NOW, "shop")))
+        store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
     before = store.change_counter()
 
     answer = exchange(store, "w1", [], ClaimRequest((lane,), 10, {lane: 0} if why == "full" else {}))
@@ -191,13 +201,13 @@ def test_a_paused_pipeline_gives_nothing_until_it_is_resumed(store: SqliteStore)
     one, two = lanes_of(store, "one", "two")
     (other,) = lanes_of(store, pipeline="other")
     store.submit([job(one), job(other)], NOW)
-    store.apply(Step("pause_lanes", (NOW, "shop")))
+    store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
 
     assert [each.lane for each in exchange(store, "w1", [], ClaimRequest((one, two, other), 9)).claimed] == [
         other
     ]
     assert store.upcoming([one, two]).paused == {one, two}
-    store.apply(Step("resume_lanes", ("shop",)))
+    store.apply(worker_sql.resume_lanes(pipeline="shop"))
     assert len(claim(store, one)) == 1
 
 
@@ -246,18 +256,18 @@ def test_tallies_stay_exact_when_a_job_is_sent_again_and_when_it_is_pruned(store
 
 def test_tallies_of_a_run_keep_what_was_pruned(store: SqliteStore) -> None:
     (lane,) = lanes_of(store)
-    store.apply(Step("add_run", ("shop", b"{}", NOW)))
+    store.apply(run_sql.add_run(pipeline="shop", options=b"{}", now=NOW))
     store.submit([job(lane, run=1, ordinal=place) for place in range(3)], NOW)
     exchange(store, "w1", [settlement(each) for each in claim(store, lane)])
     store._db.execute("PRAGMA foreign_keys = OFF")
     store._db.execute("DELETE FROM jobs WHERE ordinal = 1")
 
-    assert store.query("run", 1)[0][9:13] == (3, 0, 0, 0)
+    assert store.query(run_sql.run(run=1))[0][9:13] == (3, 0, 0, 0)
 
 
 def test_an_ordinal_of_a_run_is_there_once(store: SqliteStore) -> None:
     (lane,) = lanes_of(store)
-    store.apply(Step("add_run", ("shop", b"{}", NOW)))
+    store.apply(run_sql.add_run(pipeline="shop", options=b"{}", now=NOW))
     store.submit([job(lane, run=1, ordinal=0)], NOW)
 
     with pytest.raises(StoreRefusedError):
@@ -269,10 +279,14 @@ def test_progress_is_written_only_for_the_dispatch_that_runs(store: SqliteStore)
     store.submit([job(lane)], NOW)
     (taken,) = claim(store, lane)
 
-    store.apply(Step("progress", ("from another time", taken.id, "w1", taken.dispatch + 1)))
-    assert store.query("job", taken.id)[0][16] is None
-    store.apply(Step("progress", ("half", taken.id, "w1", taken.dispatch)))
-    assert store.query("job", taken.id)[0][16] == "half"
+    store.apply(
+        worker_sql.progress(
+            progress="from another time", job=taken.id, worker="w1", dispatch=taken.dispatch + 1
+        )
+    )
+    assert store.query(job_sql.job(job=taken.id))[0][16] is None
+    store.apply(worker_sql.progress(progress="half", job=taken.id, worker="w1", dispatch=taken.dispatch))
+    assert store.query(job_sql.job(job=taken.id))[0][16] == "half"
 
 
 def test_a_heartbeat_brings_back_what_is_to_be_cancelled_of_ones_own(store: SqliteStore) -> None:
@@ -282,7 +296,7 @@ def test_a_heartbeat_brings_back_what_is_to_be_cancelled_of_ones_own(store: Sqli
     mine = claim(store, lane, 1)
     claim(store, lane, 1, worker="w2")
     for each in (1, 2):
-        store.apply(Step("ask_to_cancel", (each,), rows=1))
+        store.apply(job_sql.ask_to_cancel(job=each).touching(1))
 
     assert store.renew("w1", NOW, 60).cancel == tuple(each.id for each in mine)
 

@@ -18,6 +18,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.breakers import move
 from redrive.ops.upkeep.prune import prune
 from redrive.store.records import Call
+from redrive.store.statements import reports as report_sql
 from redrive.telemetry import readings
 from redrive.telemetry.catalogue import DURATIONS, FROM_STORE
 from redrive.telemetry.labels import CODES_MAX, LANES_MAX, OTHER, TEXT_MAX, Labels
@@ -195,7 +196,7 @@ def test_pruned_attempts_whose_numbers_are_given_again_are_not_missed(rd: Redriv
         reading.read()
         clock.advance(3600)
         prune(rd.store, Retention(complete=60), ANN)
-        assert rd.store.query("newest_attempt") == []
+        assert rd.store.query(report_sql.newest_attempt()) == []
         assert sum(reading.read()["redrive_attempts_total"].values()) == 4
 
         work(rd, 3)

@@ -21,6 +21,7 @@ from redrive.engine.pipeline.stage import Stage
 from redrive.engine.worker.worker import Worker
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import jobs as job_sql
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
 from redrive.testing.faults import EXIT_CODE, InjectedError
 from redrive.testing.marks import marks_in
@@ -196,7 +197,7 @@ def test_the_count_is_per_job_and_attempt_in_a_real_worker_too() -> None:
         Redrive(store).submit_many(flow, range(5))
         asyncio.run(scene())
 
-    assert store.query("counts") == [("flow", "review", "complete", 5)]
+    assert store.query(job_sql.counts()) == [("flow", "review", "complete", 5)]
     assert (faults.fired("review"), faults.fired("fetch")) == (10, 5)
     store.close()
 

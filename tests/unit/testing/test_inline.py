@@ -35,6 +35,7 @@ from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError, ConfigurationError, SerializationError
 from redrive.store.records import NewJob
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import jobs as job_sql
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
 from redrive.testing.inline_worker import DISPATCHES_MAX
 from tests.inline import inline_parts
@@ -464,12 +465,9 @@ def worked(pipeline: Pipeline, payload: bytes) -> list[tuple[object, ...]]:
 
     with virtual_time():
         asyncio.run(scene())
-    rows = store.query("attempts", 1)
+    rows = store.query(job_sql.attempts(job=1))
     store.close()
-    return [
-        (row[1], row[3], row[4], bool(row[5]), row[6], *reason_and_sentence(cast("str | None", row[9])))
-        for row in rows
-    ]
+    return [(row[1], row[3], row[4], bool(row[5]), row[6], *reason_and_sentence(row[9])) for row in rows]
 
 
 @pytest.mark.parametrize("code", ["NETWORK_RESET", "AUTH_DENIED", "RATE_LIMITED", "CONFLICT", "BUG_UNKNOWN"])

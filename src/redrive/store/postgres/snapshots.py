@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Final, TypeVar, overload
+from typing import Final, TypeVar
 
 import psycopg
 
 from redrive.store.postgres.connection import Link, Server
 from redrive.store.postgres.session import SQL
-from redrive.store.records import Call, Row
+from redrive.store.records import Call
 
 KEPT_MAX: Final = 4
 """Connections that are kept for the next reads."""
@@ -29,19 +29,11 @@ class Snapshot:
         self._link = link
         self._mapped = mapped
 
-    @overload
-    def query(self, asked: Call[R], /) -> list[R]: ...
-    @overload
-    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
-    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
+    def query(self, asked: Call[R], /) -> list[R]:
         """See `Reader.query`."""
-        if isinstance(asked, str):
-            return self._rows(asked, parameters)
-        return asked.decode(self._rows(asked.name, asked.parameters))
-
-    def _rows(self, name: str, parameters: Row) -> list[Row]:
         with self._mapped():
-            return self._link.cursor(binary=True).execute(SQL[name], parameters).fetchall()
+            rows = self._link.cursor(binary=True).execute(SQL[asked.name], asked.parameters).fetchall()
+        return asked.decode(rows)
 
 
 class Snapshots:

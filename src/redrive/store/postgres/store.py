@@ -79,7 +79,7 @@ class PostgresStore:
         self._has_own_clock = clock == "server"
         self._pipelines: dict[LaneId, str] = {}
         self._installation = ""
-        self._installation_id = cache(lambda: str(self.query("identity")[0][0]))
+        self._installation_id = cache(lambda: str(self._transactions.query("identity")[0][0]))
         self._stages = ServerStageTransactions(self._server, self._pipelines)
         self.callers = ServerTransactions(self.address, self._installation_id, self._stages)
         """See `Store.callers`."""
@@ -216,12 +216,12 @@ class PostgresStore:
             return returned
 
         # Most of the time nobody has died, and looking is no change.
-        at = now if not self._has_own_clock else cast("float", self.query("clock")[0][0])
-        return self._transactions.write(work) if self.query("has_dead_workers", at)[0][0] else 0
+        at = now if not self._has_own_clock else cast("float", self._transactions.query("clock")[0][0])
+        return self._transactions.write(work) if self._transactions.query("has_dead_workers", at)[0][0] else 0
 
     def upcoming(self, lanes: Sequence[LaneId]) -> UpcomingWork:
         """See `Store.upcoming`."""
-        return upcoming_work(self.query("upcoming", json_list(lanes)))
+        return upcoming_work(self._transactions.query("upcoming", json_list(lanes)))
 
     def breaker(self, name: str) -> bytes | None:
         """See `Store.breaker`."""
@@ -239,14 +239,8 @@ class PostgresStore:
         self._stages.close()
         self._transactions.close(self._snapshots.close)
 
-    @overload
-    def query(self, asked: Call[R], /) -> list[R]: ...
-    @overload
-    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
-    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
+    def query(self, asked: Call[R], /) -> list[R]:
         """See `Store.query`."""
-        if isinstance(asked, str):
-            return self._transactions.query(asked, *parameters)
         return asked.decode(self._transactions.query(asked.name, *asked.parameters))
 
     @contextmanager
@@ -279,7 +273,7 @@ class PostgresStore:
 
     def change_counter(self) -> object:
         """See `Store.change_counter`. Which transactions have ended, of all databases of the server."""
-        return self.query("snapshot")[0][0]
+        return self._transactions.query("snapshot")[0][0]
 
     def change_signal(self) -> ChangeSignal | None:
         """See `Store.change_signal`. It reports new jobs; behind a pooler there is none."""
@@ -297,7 +291,7 @@ class PostgresStore:
         free = column("bigint", [lane for lane in open_ if lane not in want.keys])
         # Their keys were found because they have jobs that are due.
         keyed = column("bigint", [lane for lane in open_ if any(want.keys.get(lane, {}).values())])
-        rows = self.query("is_claimable", worker, token, token | IN_PLACE, free, now, keyed)
+        rows = self._transactions.query("is_claimable", worker, token, token | IN_PLACE, free, now, keyed)
         return bool(rows[0][0])
 
     def _now(self, db: Session, now: float) -> float:

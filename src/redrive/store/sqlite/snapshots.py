@@ -10,9 +10,9 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Final, TypeVar, overload
+from typing import Final, TypeVar
 
-from redrive.store.records import Call, Row
+from redrive.store.records import Call
 from redrive.store.statements.text import statements_of
 
 KEPT_MAX: Final = 4
@@ -28,15 +28,9 @@ class Snapshot:
         self._db = db
         self._mapped = mapped
 
-    @overload
-    def query(self, asked: Call[R], /) -> list[R]: ...
-    @overload
-    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
-    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
+    def query(self, asked: Call[R], /) -> list[R]:
         """See `Reader.query`."""
         with self._mapped():
-            if isinstance(asked, str):
-                return self._db.execute(_SQL[asked], parameters).fetchall()
             return asked.decode(self._db.execute(_SQL[asked.name], asked.parameters).fetchall())
 
 

@@ -274,14 +274,8 @@ class SqliteStore:
             if self._file_lock is not None:
                 self._file_lock.close()
 
-    @overload
-    def query(self, asked: Call[R], /) -> list[R]: ...
-    @overload
-    def query(self, asked: str, /, *parameters: object) -> list[Row]: ...
-    def query(self, asked: Call[R] | str, /, *parameters: object) -> list[R] | list[Row]:
+    def query(self, asked: Call[R], /) -> list[R]:
         """See `Store.query`."""
-        if isinstance(asked, str):
-            return self.read(_SQL[asked], parameters)
         return asked.decode(self.read(_SQL[asked.name], asked.parameters))
 
     @contextmanager

@@ -31,6 +31,7 @@ from redrive.store.records import (
     RunId,
     Settlement,
 )
+from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import runs as run_sql
 
 NOW: Final = 1_000.0
@@ -175,11 +176,11 @@ def attempts(store: Store, job: JobId, *names: str) -> list[tuple[object, ...]]:
     return [tuple(getattr(each, name) for name in names) for each in job_attempts(store, job)]
 
 
-def statuses(store: Store, query: str = "counts") -> dict[str, int]:
-    """Count all jobs by status, as the store's tally (`counts`) or its rows (`recount`) have it."""
+def statuses(store: Store, *, from_rows: bool = False) -> dict[str, int]:
+    """Count all jobs by status, as the store's tally or its rows have it."""
     counted: dict[str, int] = {}
-    for _, _, status, jobs in store.query(query):
-        counted[str(status)] = counted.get(str(status), 0) + int(str(jobs))
+    for row in store.query(job_sql.recount() if from_rows else job_sql.counts()):
+        counted[row.status] = counted.get(row.status, 0) + row.jobs
     return counted
 
 

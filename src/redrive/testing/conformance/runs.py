@@ -241,7 +241,7 @@ class RunTests(Scene):
         )
         exchange(store, "w1", [settlement(one, children=(joining,))])
         agree(
-            (statuses(store, "recount"), claim(store, other)),
+            (statuses(store, from_rows=True), claim(store, other)),
             ({"complete": 1, "processing": 1, "queued": 1}, ()),
         )
         store.apply(run_sql.continue_run(options=b"{}", run=1).touching(1), run_sql.unpause_run(run=1))
@@ -249,6 +249,6 @@ class RunTests(Scene):
 
         store.apply(run_sql.stop_run(status="cancelled", reason="why", ended_at=None, run=1).touching(1))
         exchange(store, "w1", [settlement(two, children=(joining,)), settlement(waited)])
-        agree(statuses(store, "recount"), {"complete": 3, "cancelled": 1})
+        agree(statuses(store, from_rows=True), {"complete": 3, "cancelled": 1})
         agree([row[0] for row in store.query(run_sql.live_runs(now=NOW))], [1])
         agree(store.query(run_sql.run(run=1))[0][8:12], (4, 3, 0, 1))

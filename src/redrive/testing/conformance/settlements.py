@@ -312,4 +312,4 @@ class SettlementTests(OriginTests):
             ]
             exchange(store, "w1", done, now=NOW + turn)
             agree(sum(statuses(store).values()), 50)
-        agree(statuses(store, "recount"), statuses(store))
+        agree(statuses(store, from_rows=True), statuses(store))

@@ -166,7 +166,7 @@ class SideEffectTests(Scene):
 
         agree(tally(store, run), {"complete": 2, "failed": 1, "cancelled": 1, "skipped": 1})
         agree(statuses(store), {"complete": 3, "failed": 1, "cancelled": 1, "skipped": 1, "processing": 1})
-        agree(statuses(store, "recount"), statuses(store))
+        agree(statuses(store, from_rows=True), statuses(store))
 
     def test_a_skipped_job_is_out_of_the_way_and_its_children_are_there(self, store: Store) -> None:
         """It is neither complete nor failed, and its attempt says why."""
@@ -201,4 +201,4 @@ class SideEffectTests(Scene):
         agree(tally(store, run), {"cancelled": 2})
         advance = settlement(one, status=JobState.QUEUED)
         exchange(store, "w1", [advance])
-        agree(statuses(store, "recount"), statuses(store))
+        agree(statuses(store, from_rows=True), statuses(store))

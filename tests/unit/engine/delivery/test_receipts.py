@@ -19,8 +19,8 @@ from redrive.engine.runtime import CURRENT
 from redrive.ops.audit import Actor
 from redrive.ops.upkeep.prune import prune
 from redrive.sinks import Files, SunkLetter
-from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import upkeep as upkeep_sql
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.build import ONCE, bounded, one_stage, rows, until, work
@@ -144,7 +144,7 @@ def test_a_receipt_for_a_letter_that_was_pruned_during_delivery_is_not_kept(
 ) -> None:
     class Slow(Stream):
         async def deliver(self, _letter: SunkLetter) -> object:
-            store.apply(Step("prune_letters", ("[1]", "failed", clock.wall() + 1)))
+            store.apply(upkeep_sql.prune_letters(ids=[1], status="failed", before=clock.wall() + 1))
             return "orders/17"
 
     died(store, clock, shop(Slow([])))

@@ -15,8 +15,8 @@ from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.worker.breakers import SharedBreakers, keyed_name
 from redrive.ops import breakers
 from redrive.ops.audit import Actor
-from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, attempts, jobs, one_stage, work
 
@@ -135,21 +135,25 @@ def test_breakers_of_keys_that_nobody_needs_are_forgotten(store: SqliteStore, cl
         "isolated": BreakerState(phase=Phase.ISOLATED, changed_at=now),
     }
     for key, state in states.items():
-        store.apply(Step("add_breaker", (keyed_name("origin", key), msgspec.json.encode(state))))
-    store.apply(Step("add_breaker", ("originals", msgspec.json.encode(states["closed"]))))
+        store.apply(worker_sql.add_breaker(name=keyed_name("origin", key), state=msgspec.json.encode(state)))
+    store.apply(worker_sql.add_breaker(name="originals", state=msgspec.json.encode(states["closed"])))
     mine = shared.of_key(ORIGIN, "closed")
 
     shared.forget_idle(now)
-    assert len(store.query("breakers")) == 5
+    assert len(store.query(worker_sql.breakers())) == 5
     shared.forget_idle(now + 7_200)
-    assert [row[0] for row in store.query("breakers")] == [
+    assert [row[0] for row in store.query(worker_sql.breakers())] == [
         "origin[failing]",
         "origin[isolated]",
         "origin[open]",
         "originals",
     ]
     shared.forget_idle(now + 8 * 86_400)
-    assert [row[0] for row in store.query("breakers")] == ["origin[failing]", "origin[isolated]", "originals"]
+    assert [row[0] for row in store.query(worker_sql.breakers())] == [
+        "origin[failing]",
+        "origin[isolated]",
+        "originals",
+    ]
     assert shared.of_key(ORIGIN, "closed") is not mine
 
 

@@ -13,8 +13,10 @@ from redrive import Limit, Pipeline, Redrive, stage
 from redrive.engine.limits.keys import JobKeys, JobView
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.worker.worker import Ending
-from redrive.store.records import ClaimRequest, LaneId, NewJob, Step
+from redrive.store.records import ClaimRequest, LaneId, NewJob
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import release as release_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.text import statements_of
 from redrive.testing import VirtualClock
 from tests.unit.build import ONCE, attempts, bounded, jobs, letters, one_stage, work, worker_on
@@ -139,7 +141,7 @@ def test_a_job_that_moves_on_or_is_replayed_gets_another_key(store: SqliteStore,
     assert set(jobs(store, "status, lane_key")) == {("failed", '["kind-7"]')}
 
     failing[0] = False
-    store.apply(Step("replay_jobs", ("[1, 2]", 1e9, None)))
+    store.apply(release_sql.replay_jobs(ids=[1, 2], now=1e9, first_lane=None))
     assert set(jobs(store, "status, lane_key")) == {("queued", None)}
     work(store, pipeline)
 
@@ -152,13 +154,16 @@ def test_keys_that_were_for_something_else_are_dropped_when_a_worker_starts(
     before = one_stage(echo, limits=BY_OWNER)
     submit(store, before, "ann", 1)
     keyed_by = '["tenant"]'
-    store.apply(Step("set_keyed_by", (keyed_by, 1)), Step("put_keys", ('[[1, "[\\"ann\\"]"]]', 1, keyed_by)))
+    store.apply(
+        worker_sql.set_keyed_by(keyed_by=keyed_by, lane=1),
+        worker_sql.put_keys(keys=[(1, '["ann"]')], lane=1, keyed_by=keyed_by),
+    )
     assert jobs(store, "lane_key") == [('["ann"]',)]
 
     work(store, one_stage(echo))
 
     assert jobs(store, "status, lane_key") == [("complete", None)]
-    assert store.query("keyed_by", 1) == [(None,)]
+    assert store.query(worker_sql.keyed_by(lane=1)) == [None]
 
 
 def test_a_worker_whose_keys_are_no_longer_wanted_writes_none(store: SqliteStore, rd: Redrive) -> None:
@@ -187,7 +192,7 @@ def test_a_job_that_is_leased_when_its_key_is_dropped_comes_back_without(
     (job,) = store.exchange("w0", [], want, now=1e9, token=1).claimed
 
     JobKeys(store, lanes_of(store, [after]))
-    store.apply(Step("return_job", (job.id, job.token, job.dispatch)))
+    store.apply(worker_sql.return_job(job=job.id, token=job.token, dispatch=job.dispatch))
 
     assert work(store, after) == "idle"
     assert jobs(store, "status, lane_key") == [("complete", None)]

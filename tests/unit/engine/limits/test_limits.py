@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from email.message import Message
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 from urllib.error import HTTPError
 
 import msgspec
@@ -17,8 +17,8 @@ import pytest
 from redrive import Backoff, ConfigurationError, Context, Limit, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.limit_state import LimitState
 from redrive.engine.limits.meter import DECODE_LIMIT
-from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock, run_inline
 from tests.inline import inline_parts
 from tests.unit.build import ONCE, attempts, bounded, jobs, letters, one_stage, work, worker_on
@@ -47,7 +47,7 @@ def most_above(times: list[float], rate: float, burst: float) -> float:
 
 
 def state_of(store: SqliteStore, name: str, key: str = "") -> LimitState:
-    return DECODE_LIMIT(cast("bytes", store.query("limit", name, key)[0][0]))
+    return DECODE_LIMIT(store.query(worker_sql.limit(name=name, key=key))[0])
 
 
 async def echo(value: int) -> int:
@@ -342,7 +342,7 @@ class TestConcurrency:
         rd.submit_many(pipeline, range(3))
         store.start_worker("dead", clock.wall(), 30.0)
         taken = msgspec.json.encode({"shares": {"dead": {"slots": 2, "wanted": 2, "at": clock.wall()}}})
-        store.apply(Step("add_limit", ("db", "", taken, clock.wall())))
+        store.apply(worker_sql.add_limit(name="db", key="", state=taken, now=clock.wall()))
 
         async def scene() -> None:
             worker = worker_on(store, pipeline)
@@ -359,7 +359,9 @@ class TestConcurrency:
 def test_a_limit_that_an_operator_paused_holds_its_jobs(store: SqliteStore, rd: Redrive) -> None:
     pipeline = one_stage(echo, limits=Limit("api", rate=10))
     rd.submit(pipeline, 1)
-    store.apply(Step("add_limit", ("api", "", msgspec.json.encode({"is_paused": True}), 0.0)))
+    store.apply(
+        worker_sql.add_limit(name="api", key="", state=msgspec.json.encode({"is_paused": True}), now=0.0)
+    )
 
     assert work(store, pipeline, hold_max=5.0) == "held"
     assert jobs(store, "status, attempt, dispatch") == [("queued", 1, 0)]

@@ -13,8 +13,8 @@ from redrive.core.limit_state import LimitState
 from redrive.engine.limits.meter import DECODE_LIMIT, ENCODE_LIMIT
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.worker import Worker
-from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses
 from tests.unit.build import (
@@ -53,8 +53,8 @@ def named(store: SqliteStore, name: str, *pipelines: Pipeline, concurrency: int 
 
 
 def state_of(store: SqliteStore, name: str, key: str = "") -> LimitState:
-    ((raw,),) = store.query("limit", name, key)
-    return DECODE_LIMIT(raw)  # type: ignore[arg-type]
+    (raw,) = store.query(worker_sql.limit(name=name, key=key))
+    return DECODE_LIMIT(raw)
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])
@@ -216,7 +216,9 @@ def test_keys_whose_only_slots_are_of_dead_workers_are_forgotten(store: SqliteSt
     store.start_worker("alive", 0.0, 1e12)
     for owner in ("alive", "dead"):
         raw = b'{"shares":{"%b":{"slots":1,"wanted":1,"at":0}}}' % owner.encode()
-        store.apply(Step("add_limit", ("tenant", owner, ENCODE_LIMIT(DECODE_LIMIT(raw)), 0.0)))
+        store.apply(
+            worker_sql.add_limit(name="tenant", key=owner, state=ENCODE_LIMIT(DECODE_LIMIT(raw)), now=0.0)
+        )
     rd.submit(shop, 1, owner="now")
     work(store, shop)
 

@@ -14,6 +14,7 @@ from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, register_s
 from redrive.engine.pipeline.context import NOTE_MAX, NOTES_MAX, SubmittedChild
 from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import VirtualClock
 from tests.unit.build import (
     ONCE,
@@ -298,7 +299,7 @@ def test_the_idempotency_key_is_the_same_for_every_run_of_a_stage_and_differs_be
     rd.submit(pipeline, 1)
     work(store, pipeline)
 
-    ((installation,),) = store.query("installation")
+    (installation,) = store.query(transfer_sql.installation())
     assert keys == [f"shop:{installation}-1:one"] * 2 + [f"shop:{installation}-1:two"] * 2
 
 

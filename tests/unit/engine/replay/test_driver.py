@@ -18,7 +18,10 @@ from redrive.ops.jobs.retry import retry_job
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
 from redrive.store.protocol import Store
-from redrive.store.records import NewJob, Step, WorkerFacts
+from redrive.store.records import NewJob, WorkerFacts
+from redrive.store.statements import replays as replay_sql
+from redrive.store.statements import transfer as transfer_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
 from tests.embedded import changing, read_rows
 from tests.inline import at_once
@@ -30,7 +33,7 @@ SHOP = LetterFilter(pipeline="shop")
 @pytest.fixture
 def shop(store: Store, clock: VirtualClock) -> Shop:
     made = Shop(store, clock)
-    made.store.apply(Step("put_rules", ("shop", b'{"evidence":"optional"}')))
+    made.store.apply(replay_sql.put_rules(pipeline="shop", rules=b'{"evidence":"optional"}'))
     return made
 
 
@@ -130,10 +133,10 @@ def test_newcomers_are_not_part_of_it(shop: Shop) -> None:
     shop.fail(3)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of(()))
     shop.fail(0)
-    shop.store.apply(Step("pause_lanes", (1.0, "shop")))
+    shop.store.apply(worker_sql.pause_lanes(now=1.0, pipeline="shop"))
     lane = shop.store.lanes("shop", ["fetch", "pay"])[0]
     shop.store.submit([NewJob(lane=lane, payload=b"9", run_at=0.0)], 0.0)
-    shop.store.apply(Step("resume_lanes", ("shop",)))
+    shop.store.apply(worker_sql.resume_lanes(pipeline="shop"))
     shop.is_broken = True
     shop.work()
 
@@ -179,8 +182,12 @@ def test_a_paused_replay_releases_nothing_until_it_is_resumed(shop: Shop) -> Non
     shop.fail(5)
     shop.fix()
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of((1, 2)))
-    shop.store.apply(Step("drive_replay", ("nobody", 0.0, begun.id, 1e12)))
-    shop.store.apply(Step("set_marked_to", (begun.cutoff, begun.id, "nobody", begun.marked_to)))
+    shop.store.apply(replay_sql.drive_replay(driver="nobody", until=0.0, replay=begun.id, now=1e12))
+    shop.store.apply(
+        replay_sql.set_marked_to(
+            marked_to=begun.cutoff, replay=begun.id, driver="nobody", before=begun.marked_to
+        )
+    )
 
     replays.pause(shop.store, begun.id, BY)
     assert shop.work() == "idle"
@@ -232,7 +239,7 @@ def test_a_full_restart_begins_at_the_first_stage_under_a_new_idempotency_key(sh
     shop.work()
 
     assert shop.seen == [("fetch", 0), ("pay", 0)]
-    assert shop.keys == [f"shop:{shop.store.query('installation')[0][0]}-1:pay:1"]
+    assert shop.keys == [f"shop:{shop.store.query(transfer_sql.installation())[0]}-1:pay:1"]
 
 
 def test_an_ordinary_replay_keeps_the_idempotency_key(shop: Shop) -> None:
@@ -241,7 +248,7 @@ def test_an_ordinary_replay_keeps_the_idempotency_key(shop: Shop) -> None:
     retry_job(shop.store, 1, BY)
     shop.work()
 
-    assert shop.keys == [f"shop:{shop.store.query('installation')[0][0]}-1:pay"]
+    assert shop.keys == [f"shop:{shop.store.query(transfer_sql.installation())[0]}-1:pay"]
 
 
 def test_a_key_that_a_newer_job_has_is_left_out_by_name(shop: Shop) -> None:
@@ -440,7 +447,7 @@ def test_a_replay_has_one_driver_until_its_lease_ends_or_it_is_gone(shop: Shop) 
         shop.store.start_worker(worker, 1_000.0, 60.0)
 
     def drives(worker: str, now: float) -> bool:
-        step = Step("drive_replay", (worker, now + 30.0, begun.id, now), rows=1)
+        step = replay_sql.drive_replay(driver=worker, until=now + 30.0, replay=begun.id, now=now).touching(1)
         return shop.store.apply(step) is not None
 
     assert drives("w1", 1_000.0)

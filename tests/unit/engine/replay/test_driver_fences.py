@@ -25,7 +25,7 @@ SHOP = LetterFilter(pipeline="shop")
 @pytest.fixture
 def shop(store: Store, clock: VirtualClock) -> Shop:
     made = Shop(store, clock)
-    made.store.apply(Step("put_rules", ("shop", b'{"evidence":"optional"}')))
+    made.store.apply(replay_sql.put_rules(pipeline="shop", rules=b'{"evidence":"optional"}'))
     made.fail(4)
     made.fix()
     return made

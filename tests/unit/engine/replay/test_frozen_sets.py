@@ -15,7 +15,7 @@ from redrive.ops.letters.reasons import Reason
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
 from redrive.store.protocol import Store
-from redrive.store.records import Step
+from redrive.store.statements import replays as replay_sql
 from redrive.testing import VirtualClock
 from tests.embedded import read_rows
 from tests.inline import at_once
@@ -27,7 +27,7 @@ SHOP = LetterFilter(pipeline="shop")
 @pytest.fixture
 def shop(store: Store, clock: VirtualClock) -> Shop:
     made = Shop(store, clock)
-    made.store.apply(Step("put_rules", ("shop", b'{"evidence":"optional"}')))
+    made.store.apply(replay_sql.put_rules(pipeline="shop", rules=b'{"evidence":"optional"}'))
     made.fail(6)
     made.fix()
     return made

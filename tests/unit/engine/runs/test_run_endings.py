@@ -26,6 +26,7 @@ from redrive.engine.runs.runs import RunOptions, Runs, keep_run
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import outbox as outbox_sql
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.build import bounded, jobs, passing, rows, turns, until, work, worker_on, working
@@ -331,7 +332,7 @@ def test_a_hook_that_fails_is_called_again_and_a_run_of_another_pipeline_has_non
 
     assert set(calls) == {1}
     assert "hook on_run_end of run 1 raised" in caplog.text
-    assert filed.store.query("undelivered", 0.0)[0][:3] == ("shop", "hook", 1)
+    assert filed.store.query(outbox_sql.undelivered(before=0.0))[0][:3] == ("shop", "hook", 1)
 
 
 def test_a_hook_must_be_a_function() -> None:
@@ -378,4 +379,4 @@ def test_listeners_of_runs_are_recorded(store: SqliteStore) -> None:
     shop = Pipeline("shop", [fetch], on_run_end=print)
     record_listeners(store, lanes_of(store, [shop]))
 
-    assert store.query("listeners_of", "shop") == [("runs", "hook")]
+    assert store.query(outbox_sql.listeners_of(pipeline="shop")) == [("runs", "hook")]

@@ -20,6 +20,7 @@ from redrive.errors import (
 )
 from redrive.store.records import ClaimRequest, NewJob
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import jobs as job_sql
 from tests.unit.build import one_stage
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -103,7 +104,7 @@ def test_an_item_of_the_wrong_type_fails_by_itself(filed: Redrive) -> None:
     report = filed.run(COURT, [1, "two", 3, {"four": 4}], failure_budget=None)
 
     assert counts(report) == (4, 2, 2, 0, 0)
-    assert {job[3] for job in filed.store.query("counts")} == {2}
+    assert {job[3] for job in filed.store.query(job_sql.counts())} == {2}
 
 
 def test_an_item_that_is_no_json_stops_the_run_by_name_and_it_can_be_resumed_without(filed: Redrive) -> None:

@@ -17,6 +17,7 @@ from redrive.errors import JobNotFoundError
 from redrive.ops.jobs.explain import explain
 from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import operations as operation_sql
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses
 from tests.unit.build import (
@@ -50,7 +51,7 @@ def test_a_queued_job_is_cancelled_at_once_and_never_runs(store: SqliteStore, rd
 
     assert attempts(store) == []
     assert job.status == "cancelled"
-    ((_, _, actor, verb, subject, reason, *_),) = store.query("operations", 10)
+    ((_, _, actor, verb, subject, reason, *_),) = store.query(operation_sql.operations(limit=10))
     assert (actor, verb, subject, reason) == ("ann", "cancel", f"job {job.id}", "typo")
 
 
@@ -58,7 +59,7 @@ def test_an_unknown_job_cannot_be_cancelled_and_nothing_is_logged(store: SqliteS
     with pytest.raises(JobNotFoundError):
         rd.jobs.cancel(99)
 
-    assert store.query("operations", 10) == []
+    assert store.query(operation_sql.operations(limit=10)) == []
 
 
 @pytest.mark.parametrize("end", ["complete", "failed", "cancelled"])
@@ -71,10 +72,10 @@ def test_a_job_that_has_ended_stays_as_it_is(store: SqliteStore, rd: Redrive, en
     if end == "cancelled":
         rd.jobs.cancel(job.id)
     work(store, pipeline)
-    before = len(store.query("operations", 10))
+    before = len(store.query(operation_sql.operations(limit=10)))
 
     assert rd.jobs.cancel(job.id).status == end
-    assert len(store.query("operations", 10)) == before
+    assert len(store.query(operation_sql.operations(limit=10))) == before
 
 
 def test_a_running_async_stage_is_cancelled_by_the_next_heartbeat(
@@ -106,7 +107,7 @@ def test_a_running_async_stage_is_cancelled_by_the_next_heartbeat(
     bounded(scene())
     assert cleaned == [1]
     assert attempts(store, "outcome, burned, decision ->> '$.reason'") == [("cancelled", 0, "requested")]
-    assert [row[3] for row in store.query("operations", 10)] == ["cancel"]
+    assert [row[3] for row in store.query(operation_sql.operations(limit=10))] == ["cancel"]
 
 
 @pytest.mark.parametrize(("stages", "ended"), [(1, "complete"), (2, "cancelled")])

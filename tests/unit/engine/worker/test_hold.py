@@ -17,8 +17,10 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.breakers import move
-from redrive.store.records import ClaimRequest, Exchange, PhaseChange, Settlement, Step
+from redrive.store.records import ClaimRequest, Exchange, PhaseChange, Settlement
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import operations as operation_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, attempts, bounded, jobs, one_stage, work, worker_on
 
@@ -95,7 +97,7 @@ class ClosedMeanwhile(SqliteStore):
     def exchange(
         self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
     ) -> Exchange:
-        if any(one.outcome == "hold" for one in done) and not self.query("operations", 1):
+        if any(one.outcome == "hold" for one in done) and not self.query(operation_sql.operations(limit=1)):
             move(self, "api", "close", Actor("ann"))
         return super().exchange(worker, done, want, now=now, token=token)
 
@@ -162,12 +164,12 @@ def test_what_was_paused_is_held_and_other_lanes_go_on(
     )
     rd.submit(paused, 1)
     rd.submit(free, 2)
-    store.apply(Step("pause_lanes", (clock.wall(), "paused")))
+    store.apply(worker_sql.pause_lanes(now=clock.wall(), pipeline="paused"))
 
     assert work(store, paused, free, hold_max=0) == "held"
     assert jobs(store) == [("queued",), ("complete",)]
 
-    store.apply(Step("resume_lanes", ("paused",)))
+    store.apply(worker_sql.resume_lanes(pipeline="paused"))
     assert work(store, paused, free) == "idle"
     assert jobs(store) == [("complete",), ("complete",)]
 

@@ -12,6 +12,7 @@ from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.errors import StoreUnavailableError
 from redrive.store.records import ClaimRequest, NewJob
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import jobs as job_sql
 from redrive.testing import VirtualClock
 
 LEASE = 30.0
@@ -41,7 +42,7 @@ class Scene:
 
     @property
     def is_given_back(self) -> bool:
-        return self.store.query("counts")[0][2] == "queued"
+        return self.store.query(job_sql.counts())[0][2] == "queued"
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from redrive.core.breaker_state import BreakerState, Phase
 from redrive.engine.pipeline.lanes import Lane, lanes_of
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes, job_for_probe
-from redrive.store.records import ClaimRequest, Exchange, LaneId, Step, UpcomingWork
+from redrive.store.records import ClaimRequest, Exchange, LaneId, UpcomingWork
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.workers import ProbeCandidate
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, jobs, one_stage, work
@@ -70,7 +71,7 @@ def test_no_probe_is_taken_for_a_lane_of_which_nothing_can_be_claimed(
 ) -> None:
     lane = lane_of(scene)
     if reason == "paused":
-        store.apply(Step("pause_lanes", (clock.wall(), lane.pipeline.name)))
+        store.apply(worker_sql.pause_lanes(now=clock.wall(), pipeline=lane.pipeline.name))
     else:
         scene.want = ClaimRequest((), 0) if reason == "no room" else ClaimRequest((), 10, {lane.id: 0})
 

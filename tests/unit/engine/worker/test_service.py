@@ -23,6 +23,7 @@ from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.engine.worker.service import Options, serve
 from redrive.errors import ConfigurationError, StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import workers as worker_sql
 from tests.unit.build import STUCK_SECONDS, bounded, one_stage
 
 logger = logging.getLogger("shop")
@@ -88,7 +89,7 @@ def test_a_port_that_is_taken_is_refused_by_name(filed: Redrive) -> None:
             filed.work([pipeline], until_idle=True, health=address)
 
     assert refused.value.field == "health"
-    assert filed.store.query("workers") == []
+    assert filed.store.query(worker_sql.workers()) == []
 
 
 def test_a_worker_is_well_while_its_heartbeat_reaches_the_store_and_unwell_after_a_lease_without(
@@ -233,7 +234,7 @@ def test_a_signal_lets_what_runs_end_and_starts_nothing_more(filed: Redrive, num
 
     assert filed.work([pipeline], concurrency=1) == "stopped"
     assert filed.jobs.counts()["complete"] == len(ran) < 5
-    assert filed.store.query("workers") == []
+    assert filed.store.query(worker_sql.workers()) == []
 
 
 def test_after_the_work_signals_mean_what_they_meant_before(filed: Redrive) -> None:
@@ -264,7 +265,7 @@ def test_a_worker_is_registered_with_what_it_is_while_it_works(filed: Redrive) -
     seen: list[tuple[object, ...]] = []
 
     def look(number: int) -> int:
-        seen.extend(filed.store.query("workers"))
+        seen.extend(filed.store.query(worker_sql.workers()))
         return number
 
     pipeline = one_stage(look)
@@ -274,7 +275,7 @@ def test_a_worker_is_registered_with_what_it_is_while_it_works(filed: Redrive) -
     ((name, host, process, pipelines, concurrency, *_, held),) = seen
     assert str(name).startswith("worker-")
     assert (host != "", process, pipelines, concurrency, held) == (True, os.getpid(), '["shop"]', 5, 1)
-    assert filed.store.query("workers") == []
+    assert filed.store.query(worker_sql.workers()) == []
 
 
 def test_what_a_heartbeat_brings_reaches_the_running_stage(filed: Redrive) -> None:

@@ -17,6 +17,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage, stage
 from redrive.store.records import NewJob
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, jobs, one_stage, work, worker_on
 
@@ -50,7 +51,7 @@ def test_a_job_goes_through_all_stages_sync_and_async_typed_between_them(
 
     ((status, result),) = jobs(store, "status, result")
     assert status == "complete"
-    key = f"shop:{store.query('installation')[0][0]}-1:price"
+    key = f"shop:{store.query(transfer_sql.installation())[0]}-1:price"
     assert json.loads(result) == {"number": 7, "key": key, "attempt": 1}  # type: ignore[arg-type]
     assert store.read("SELECT outcome, attempt, dispatch FROM attempts") == [("ok", 1, 1), ("ok", 1, 2)]
     assert fetch(3) == Order(3)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from redrive import Cancel, Pipeline, Redrive, RetryPolicy, stage
@@ -10,6 +12,7 @@ from redrive.ops.jobs.inspect import JobFilter, list_jobs
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimRequest
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import jobs as job_sql
 from redrive.store.statements.text import statements_of
 from tests.embedded import read_rows
 
@@ -41,8 +44,9 @@ def fill(rd: Redrive) -> dict[str, list[int]]:
     rd.store.start_worker("w1", 0, 1e12)
     rd.store.exchange("w1", [], ClaimRequest((lane,), 2), now=1e12, token=7)
     found: dict[str, list[int]] = {}
-    for row in rd.store.query("list_jobs", 1 << 40, None, None, None, None, None, 100):
-        found.setdefault(str(row[3]), []).append(int(str(row[0])))
+    every = job_sql.JobTerms(1 << 40, None, None, None, None, None, 100)
+    for row in rd.store.query(job_sql.list_jobs(which=every)):
+        found.setdefault(row.status, []).append(row.id)
     return found
 
 
@@ -75,8 +79,9 @@ def test_filters_mean_the_same_whatever_index_is_used(
     rd: Redrive, status: str | None, rest: dict[str, str | int]
 ) -> None:
     fill(rd)
-    values = [rest.get(name) for name in ("pipeline", "stage", "run", "owner")]
-    plain = [int(str(row[0])) for row in rd.store.query("list_jobs", 1 << 40, status, *values, 100)]
+    values: list[Any] = [rest.get(name) for name in ("pipeline", "stage", "run", "owner")]
+    which = job_sql.JobTerms._make([1 << 40, status, *values, 100])
+    plain = [row.id for row in rd.store.query(job_sql.list_jobs(which=which))]
 
     pages: list[int] = []
     before = None

@@ -27,6 +27,7 @@ from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
 from redrive.sinks.base import SunkLetter
 from redrive.store.statements import release as release_sql
+from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import virtual_time
 from tests.databases import Address
 from tests.embedded import read_rows
@@ -145,7 +146,7 @@ def test_a_line_tells_the_whole_story_without_values(here: Redrive) -> None:
 
     told = json.loads(line)
     assert line.endswith(b"\n")
-    assert (told["redrive_export"], told["origin"]) == (1, here.store.query("installation")[0][0])
+    assert [told["redrive_export"], told["origin"]] == [1, *here.store.query(transfer_sql.installation())]
     assert (told["letter"]["code"], told["letter"]["diagnosis"]) == ("BUG_CODE", "data")
     assert (told["job"]["pipeline"], told["job"]["stage"], told["job"]["position"]) == ("shop", "check", 1)
     assert (told["job"]["key"], told["job"]["owner"]) == ("k1", "ann")

@@ -18,6 +18,8 @@ from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
 from redrive.store.records import Part
+from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import release as release_sql
 from redrive.testing import virtual_time
 from tests.databases import Address
 from tests.embedded import read_rows
@@ -129,12 +131,16 @@ def test_a_payload_that_was_changed_in_an_earlier_round_stays_changed_elsewhere(
 
     carried(here, there, letter=2)
     payloads = [
-        rd.store.query("replay_candidates", f"[{letter}]", 1)[0][0] for rd, letter in ((here, 2), (there, 1))
+        rd.store.query(release_sql.replay_candidates(ids=[letter], from_start=True))[0][0]
+        for rd, letter in ((here, 2), (there, 1))
     ]
 
     assert [json.loads(str(each))[0][11] for each in payloads] == [1, 1]
     assert replayed(there, 2, from_start=True) is None
-    assert there.store.query("letters_of_job", 2)[1][5] == here.store.query("letters_of_job", 1)[1][5]
+    assert (
+        there.store.query(letter_sql.letters_of_job(job=2))[1][5]
+        == here.store.query(letter_sql.letters_of_job(job=1))[1][5]
+    )
 
 
 def test_without_values_no_edit_leaves(here: Redrive) -> None:
@@ -193,4 +199,4 @@ def test_a_value_of_an_edit_is_taken_out_of_what_others_wrote(here: Redrive, the
 
     import_letters(there.store, [json.dumps(told).encode()], BOB)
 
-    assert "a-value-of-theirs" not in str(there.store.query("letters_of_job", 2)[0][5])
+    assert "a-value-of-theirs" not in str(there.store.query(letter_sql.letters_of_job(job=2))[0][5])

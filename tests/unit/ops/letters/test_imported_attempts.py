@@ -23,6 +23,7 @@ from redrive.ops.letters.imports import import_letters
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
 from redrive.ops.upkeep.prune import prune
+from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import VirtualClock
 from tests.databases import Address
 from tests.embedded import read_rows
@@ -57,7 +58,7 @@ def there(address: Address, here: Redrive, clock: VirtualClock) -> Generator[Red
 
 
 def test_an_imported_job_explains_what_happened_elsewhere(here: Redrive, there: Redrive) -> None:
-    origin = here.store.query("installation")[0][0]
+    origin = here.store.query(transfer_sql.installation())[0]
 
     first, came, failed, one, two, *rest = explain(there.store, 1).sentences
 

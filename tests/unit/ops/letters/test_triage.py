@@ -17,6 +17,7 @@ from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.reasons import Reason
 from redrive.ops.letters.triage import ActResult
 from redrive.store.records import Call, Step
+from redrive.store.statements import replays as replay_sql
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows, read_rows
 
@@ -270,8 +271,8 @@ def test_a_letter_that_a_replay_has_taken_keeps_its_diagnosis_but_may_be_discard
     assert kept == ActResult(changed=1, left={Reason("taken", replay=replay): 1})
     assert gone.changed == 1
     assert letter(rd)["replay_id"] is None
-    assert rd.store.query("replay_skips", replay) == [("discarded", 1)]
-    assert rd.store.query("replay_counts", replay) == [("waiting", 0)]
+    assert rd.store.query(replay_sql.replay_skips(replay=replay)) == [("discarded", 1)]
+    assert rd.store.query(replay_sql.replay_counts(replay=replay)) == [("waiting", 0)]
     assert freeze(rd.store, ALL).by_state == {"triaged": 1, "discarded": 1}
 
 

@@ -11,6 +11,7 @@ from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.engine.replay.release import Obstacle
 from redrive.ops.replay import progress
 from redrive.ops.replay.progress import report_of
+from redrive.store.statements import replays as replay_sql
 from tests.embedded import changing, read_rows
 
 BROKEN: list[bool] = []
@@ -76,7 +77,7 @@ def test_why_a_letter_was_skipped_is_stored_as_values(rd: Redrive) -> None:
     rows = read_rows(rd, "SELECT letter_id, kind, job_id, stage, detail FROM replay_skips ORDER BY letter_id")
 
     assert rows == [(3, "key", 11, None, None), (5, "key", 12, None, None), (6, "erased", None, None, None)]
-    assert rd.store.query("replay_skips", replay) == [("key", 2), ("erased", 1)]
+    assert rd.store.query(replay_sql.replay_skips(replay=replay)) == [("key", 2), ("erased", 1)]
 
 
 def test_letters_with_different_problems_of_one_kind_are_counted_together(rd: Redrive) -> None:

@@ -28,6 +28,7 @@ from redrive import (
 from redrive.engine.classifier import Classifier
 from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import VirtualClock
 from tests.unit.build import ONCE, STEADY, attempts, jobs, letters, one_stage, work
 
@@ -307,7 +308,7 @@ def test_each_job_has_its_own_context_notes_and_children(
     made = [rd.submit(pipeline, number) for number in range(3)]
     work(store, pipeline)
 
-    ((installation,),) = store.query("installation")
+    (installation,) = store.query(transfer_sql.installation())
     assert seen == [(job.id, f"shop:{installation}-{job.id}:embed") for job in made]
     assert attempts(store, "notes") == [(f'{{"number":"{number}"}}',) for number in range(3)]
     assert store.read("SELECT payload FROM jobs WHERE pipeline = 'children' ORDER BY id") == [
