@@ -7,7 +7,6 @@ looked at is timed in the store alone, best of a few. The yardstick of the drain
 
 from __future__ import annotations
 
-from redrive.store.statements import replays as replay_sql
 import itertools
 import os
 import sqlite3
@@ -33,8 +32,8 @@ from redrive.ops.letters.groups import list_groups
 from redrive.ops.letters.pages import list_letters
 from redrive.ops.replay import replays
 from redrive.store.protocol import Store
-from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import replays as replay_sql
 
 LETTERS = 1_000_000
 GROUPS = 500
