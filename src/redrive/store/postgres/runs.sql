@@ -162,14 +162,15 @@ FROM runs WHERE id = $1::bigint;
 SELECT id FROM runs ORDER BY id DESC LIMIT $1::bigint;
 
 -- name: run_payloads
-SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload
-FROM jobs WHERE run_id = $1::bigint AND ordinal >= $2::bigint AND ordinal < $3::bigint ORDER BY ordinal;
+SELECT ordinal, stored.payload
+FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
+WHERE run_id = $1::bigint AND ordinal >= $2::bigint AND ordinal < $3::bigint ORDER BY ordinal;
 
 -- name: run_results
 -- The jobs of a run from an ordinal on, with their results.
-SELECT ordinal, id, status, CASE WHEN result_from IS NULL THEN result
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS value
-FROM jobs WHERE run_id = $1::bigint AND ordinal >= $2::bigint ORDER BY ordinal LIMIT $3::bigint;
+SELECT ordinal, id, status, stored.result AS value
+FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
+WHERE run_id = $1::bigint AND ordinal >= $2::bigint ORDER BY ordinal LIMIT $3::bigint;
 
 -- name: run_codes
 SELECT error_code, count(*) AS jobs FROM jobs WHERE run_id = $1::bigint AND status = 'failed'

@@ -147,6 +147,18 @@ CREATE TABLE job_values (
     PRIMARY KEY (job_id, dispatch)
 );
 
+-- The values of a job, wherever they are: a small one is in its row, a large one in job_values. The input of the first stage is the payload.
+-- Claiming and releasing have forms of their own, because they are done for every job: they only name large values, or read them with the
+-- rows that they have changed.
+CREATE VIEW values_of_jobs AS
+SELECT id AS job_id,
+    coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload,
+    coalesce(input, CASE WHEN input_from = 0 THEN payload END,
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from)) AS input,
+    CASE WHEN result_from IS NULL THEN result
+        ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS result
+FROM jobs;
+
 -- Where a job was submitted, for spans of its attempts; only for jobs whose submitter was traced.
 CREATE TABLE job_traces (
     job_id bigint PRIMARY KEY,
@@ -621,8 +633,9 @@ DECLARE
 BEGIN
     RETURN QUERY SELECT attempts.seq, attempts.started_at, attempts.ended_at, lanes.stage, attempts.attempt, attempts.outcome,
         attempts.code, attempts.http_status, attempts.notes,
-        coalesce(jobs.payload, (SELECT value FROM job_values WHERE job_values.job_id = jobs.id AND job_values.dispatch = 0))
-    FROM jobs JOIN attempts ON attempts.job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
+        stored.payload
+    FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id JOIN attempts ON attempts.job_id = jobs.id
+        JOIN lanes ON lanes.id = attempts.lane_id
     WHERE jobs.run_id = run AND attempts.seq > after AND attempts.seq <= last
     ORDER BY attempts.seq LIMIT most;
 END $$;

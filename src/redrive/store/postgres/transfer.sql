@@ -15,10 +15,8 @@ WHERE letter.id = {given_ids} ORDER BY letter.id;
 
 -- name: exported_values
 -- The payload of a job, and the input of its present stage; that one is NULL while it is the payload.
-SELECT coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload,
-    CASE WHEN input IS NOT NULL OR input_from = 0 THEN input
-        ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END AS input
-FROM jobs WHERE id = $1::bigint;
+SELECT stored.payload, CASE WHEN jobs.input IS NOT NULL OR input_from > 0 THEN stored.input END AS input
+FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id WHERE id = $1::bigint;
 
 -- name: exported_edits
 -- Those a replay may start with: of the letter itself, and of the payload in earlier rounds, which holds for every later restart.

@@ -246,15 +246,15 @@ SELECT NOT EXISTS (SELECT 1 FROM (SELECT waiting FROM jobs WHERE lane_id = $1 AN
 -- name: jobs_without_key
 -- Jobs of a lane that have no key yet: the ones that are due first, or last; small values are read with them.
 SELECT jobs.id, jobs.key, owner, priority, run_id,
-    coalesce(input, CASE WHEN input_from = 0 THEN payload END,
-        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from)) AS input
-FROM jobs WHERE lane_id = $1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority, run_at, id LIMIT $2;
+    stored.input
+FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
+WHERE lane_id = $1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority, run_at, id LIMIT $2;
 
 -- name: last_jobs_without_key
 SELECT jobs.id, jobs.key, owner, priority, run_id,
-    coalesce(input, CASE WHEN input_from = 0 THEN payload END,
-        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from)) AS input
-FROM jobs WHERE lane_id = $1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority DESC, run_at DESC, id DESC LIMIT $2;
+    stored.input
+FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
+WHERE lane_id = $1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority DESC, run_at DESC, id DESC LIMIT $2;
 
 -- name: put_keys
 -- Only while the lane is keyed by what these keys are for.

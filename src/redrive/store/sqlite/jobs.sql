@@ -75,9 +75,8 @@ FROM dead_letters JOIN lanes ON lanes.id = lane_id JOIN listeners ON topic = 'le
 WHERE dead_letters.id = last_insert_rowid();
 
 -- name: result
-SELECT status, CASE WHEN result_from IS NULL THEN result
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS value
-FROM jobs WHERE id = ?;
+SELECT status, stored.result AS value
+FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id WHERE id = ?;
 
 -- name: attempts
 SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, http_status, decision, notes, worker_id AS worker,

@@ -139,3 +139,14 @@ DROP TABLE installation;
 -- From hashes without a key, short inputs could be found by trying them all.
 UPDATE letter_facts SET context = CAST(json_remove(CAST(context AS TEXT), '$.input_sha256') AS BLOB)
 WHERE json_valid(CAST(context AS TEXT));
+-- The values of a job, wherever they are: a small one is in its row, a large one in job_values. The input of the first stage is the payload.
+-- Claiming and releasing have forms of their own, because they are done for every job: they only name large values, or read them with the
+-- rows that they have changed.
+CREATE VIEW values_of_jobs AS
+SELECT id AS job_id,
+    coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload,
+    coalesce(input, CASE WHEN input_from = 0 THEN payload END,
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from)) AS input,
+    CASE WHEN result_from IS NULL THEN result
+        ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS result
+FROM jobs;

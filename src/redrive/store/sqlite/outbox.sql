@@ -69,10 +69,9 @@ ORDER BY attempts.dispatch DESC LIMIT ?3;
 
 -- name: input_for_sink
 -- The input of the stage that failed. Known only until the job runs again: then it may have been edited, or be another stage's.
-SELECT CASE WHEN input IS NOT NULL THEN input WHEN input_from = 0 AND payload IS NOT NULL THEN payload
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from) END
-FROM jobs WHERE id = ?1 AND lane_id = ?2 AND round = ?3 AND erased_at IS NULL;
+SELECT stored.input FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
+WHERE id = ?1 AND lane_id = ?2 AND round = ?3 AND erased_at IS NULL;
 
 -- name: payload_for_sink
-SELECT coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) FROM jobs
+SELECT stored.payload FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
 WHERE id = ? AND erased_at IS NULL;

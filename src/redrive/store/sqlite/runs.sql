@@ -151,14 +151,15 @@ FROM runs WHERE id = ?;
 SELECT id FROM runs ORDER BY id DESC LIMIT ?;
 
 -- name: run_payloads
-SELECT ordinal, coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload
-FROM jobs WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
+SELECT ordinal, stored.payload
+FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
+WHERE run_id = ? AND ordinal >= ? AND ordinal < ? ORDER BY ordinal;
 
 -- name: run_results
 -- The jobs of a run from an ordinal on, with their results.
-SELECT ordinal, id, status, CASE WHEN result_from IS NULL THEN result
-    ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS value
-FROM jobs WHERE run_id = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?;
+SELECT ordinal, id, status, stored.result AS value
+FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
+WHERE run_id = ? AND ordinal >= ? ORDER BY ordinal LIMIT ?;
 
 -- name: run_codes
 SELECT error_code, count(*) AS jobs FROM jobs WHERE run_id = ? AND status = 'failed' GROUP BY error_code ORDER BY 2 DESC, 1;
@@ -198,6 +199,6 @@ SELECT min(next_at) FROM schedules;
 -- name: run_log
 -- The attempts of a run's jobs after a place, in the order in which they ended, each with the payload of its job.
 SELECT seq, attempts.started_at, ended_at, stage, attempts.attempt, outcome, code, http_status, notes,
-    coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload
-FROM jobs CROSS JOIN attempts ON attempts.job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
+    stored.payload
+FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id CROSS JOIN attempts ON attempts.job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
 WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3;

@@ -35,15 +35,13 @@ UPDATE dead_letters SET assignee = ?3 WHERE id IN (SELECT value FROM json_each(?
 -- The values a letter's job would be replayed with, as they were, and as they were changed last; and whether it came from elsewhere
 -- without having been erased here, so that a value may still be supplied.
 SELECT letter.state, letter.job_id AS job, jobs.status, jobs.erased_at, lanes.pipeline, lanes.stage,
-    CASE WHEN ?2 = 'input' AND input IS NOT NULL THEN input
-        WHEN (?2 = 'payload' OR input_from = 0) AND payload IS NOT NULL THEN payload
-        ELSE (SELECT value FROM job_values
-            WHERE job_values.job_id = jobs.id AND job_values.dispatch = CASE ?2 WHEN 'payload' THEN 0 ELSE input_from END) END AS original,
+    CASE ?2 WHEN 'payload' THEN stored.payload ELSE stored.input END AS original,
     (SELECT max(edits.id) FROM edits WHERE edits.letter_id = letter.id AND part = ?2) AS edit,
     (SELECT after FROM edits WHERE edits.letter_id = letter.id AND part = ?2 ORDER BY edits.id DESC LIMIT 1) AS edited,
     EXISTS (SELECT 1 FROM imports WHERE imports.job_id = jobs.id)
         AND NOT EXISTS (SELECT 1 FROM operations WHERE subject = 'job ' || jobs.id AND verb = 'erase') AS may_be_supplied
-FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?1;
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN values_of_jobs stored ON stored.job_id = jobs.id
+    JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?1;
 
 -- name: lock_letter
 -- Before `add_edit`: here the transaction keeps everybody else out already.
