@@ -79,8 +79,11 @@ def _indexed(payload: Mapping[str, str]) -> LiteralIndex:
 def _redacted(text: str, candidates: Mapping[str, str]) -> str:
     """Return a text without its secrets and without the given literals."""
     known = _now_known()
-    if candidates or len(text) > SEEN_LENGTH_MAX:
-        return redact_with(text, (known.literals, Literals(candidates)) if candidates else (known.literals,))
+    if candidates:
+        found = candidates.compiled() if isinstance(candidates, LiteralIndex) else Literals(candidates)
+        return redact_with(text, (known.literals, found))
+    if len(text) > SEEN_LENGTH_MAX:
+        return redact_with(text, (known.literals,))
     if (clean := known.seen.get(text)) is None:
         clean = redact_with(text, (known.literals,))
         if len(known.seen) >= SEEN_MAX:
@@ -162,10 +165,7 @@ def _in_parts(payload: Mapping[str, str], read: int, *, is_start: bool) -> _Part
 
 def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> object:
     """Return a structure of the same shape as `value` without secrets; `value` is not changed."""
-    if not payload:
-        literals = (_now_known().literals,)
-        return StructureRedactor(lambda text: redact_with(text, literals)).value(value)
-    sought = _indexed(payload)
+    sought = _indexed(payload) if payload else None
     return StructureRedactor(lambda text: redact(text, sought)).value(value)
 
 

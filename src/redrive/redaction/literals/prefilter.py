@@ -17,6 +17,7 @@ from urllib.parse import unquote, unquote_plus
 
 from redrive.redaction.literals.encodings import lines_of
 from redrive.redaction.literals.prefix_index import HEAD, SampleIndex
+from redrive.redaction.literals.search import Literals
 
 ALL_MAX: Final = 2_000
 """Up to this many literals, all of them are candidates."""
@@ -35,17 +36,23 @@ _QUANTUM: Final = 4
 class LiteralIndex(dict[str, str]):
     """Literals and their placeholders; must not change after the first search."""
 
-    __slots__ = ("_divided", "_index", "_lines", "_others", "_short")
+    __slots__ = ("_compiled", "_divided", "_index", "_lines", "_others", "_short")
 
     def __init__(self, literals: Mapping[str, str]) -> None:
         """Take the literals; the index is built at the first search among many."""
         super().__init__(literals)
+        self._compiled: Literals | None = None
         self._index: SampleIndex | None = None
         self._short: list[str] = []
         self._others: dict[str, list[str]] = {}
         """Literals that are not indexed as they are: very long ones, and those with other line ends."""
-        self._lines: dict[str, str] | None = None
+        self._lines: LiteralIndex | None = None
         self._divided: tuple[int, LiteralIndex, dict[str, str]] | None = None
+
+    def compiled(self) -> Literals:
+        """Return all the literals compiled, once for all texts."""
+        self._compiled = self._compiled or Literals(self)
+        return self._compiled
 
     def candidates(self, text: str, longest: int) -> dict[str, str]:
         """Return the literals that can occur in a text: none longer than `longest`; of very many, only those that do occur."""
@@ -55,21 +62,21 @@ class LiteralIndex(dict[str, str]):
             }
             return found | self.line_candidates(text)
         found = {literal: shown for literal, shown in self.items() if len(literal) <= longest}
-        return found if len(found) == len(self) else found | self.line_candidates(text)
+        return self if len(found) == len(self) else found | self.line_candidates(text)
 
     def line_candidates(self, text: str) -> dict[str, str]:
         """Return the lines of literals that occur in a text: a line may, even if its literal is longer than the text."""
         if self._lines is None:
-            self._lines = {
-                line: shown
-                for literal, shown in self.items()
-                if "\n" in literal or "\r" in literal
-                for line in lines_of(literal)
-            }
+            self._lines = LiteralIndex(
+                {
+                    line: shown
+                    for literal, shown in self.items()
+                    if "\n" in literal or "\r" in literal
+                    for line in lines_of(literal)
+                }
+            )
         if not self._lines:
             return {}
-        if not isinstance(self._lines, LiteralIndex):
-            self._lines = LiteralIndex(self._lines)
         # With a line end, so that it counts as a line of a value, not as a value.
         return {f"{line}\n": self._lines[line] for line in self._lines.found_in(text)}
 
@@ -77,12 +84,8 @@ class LiteralIndex(dict[str, str]):
         """Split into the literals up to a length, and the longer ones."""
         if self._divided is None or self._divided[0] != longest:
             long = {literal: shown for literal, shown in self.items() if len(literal) > longest}
-            short = (
-                LiteralIndex({literal: shown for literal, shown in self.items() if literal not in long})
-                if long
-                else self
-            )
-            self._divided = longest, short, long
+            short = {literal: shown for literal, shown in self.items() if literal not in long}
+            self._divided = longest, LiteralIndex(short) if long else self, long
         return self._divided[1:]
 
     def found_in(self, reading: str) -> Iterator[str]:

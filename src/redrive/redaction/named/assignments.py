@@ -63,6 +63,7 @@ _TAIL: Final = re.compile(r"[\w\-\u0e00-\u0e7f]*+")
 # Words that are secret names only after another word, or in a query string.
 _SHORT_NAMES: Final = frozenset({"key", "keys", "code", "pass"})
 _SHORT: Final = 4
+_NAME_ENDS: Final = "0123456789_.-"
 _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
 
 
@@ -185,7 +186,8 @@ def _meaning(text: str, floor: int, start: int, name: str) -> NameMeaning | None
         # In prose the words of a name are separated: `API key: ...`.
         word = text[floor : start - 1].rpartition(" ")[2]
         return meaning_of_name(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
-    return meaning_of_name(name.strip("-."))
+    # Numbers at either end of a name mean nothing; without them, more names are in the cache.
+    return meaning_of_name(name.strip(_NAME_ENDS))
 
 
 def _secret_at(

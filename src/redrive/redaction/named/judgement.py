@@ -40,6 +40,8 @@ SOURCE_LINE_MAX: Final = 400
 PARSED_MAX: Final = 24
 """How far before a name a word of a parser's message may be."""
 
+_QUOTES: Final = ("'", '"', "`")
+_OPENED: Final = ("[", "(", "{", "<")
 _TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
 _COMPARED: Final = ("==", "===")
 _CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"'`]\s{0,8}[)\]]")
@@ -70,10 +72,14 @@ def secret_of(named: NamedValue) -> tuple[Span, str] | None:
     text, position, kind = named.text, named.after.end(), named.meaning.kind
     if named.syntax is Syntax.BLOCK:
         return block_span(text, position), kind
-    if _closes_string(named):
+    first = text[position : position + 1]
+    if first in _QUOTES and _closes_string(named, first):
         return None
-    brackets = _BRACKETED.match(text, position) if named.syntax is Syntax.ASSIGNED else None
-    if brackets:
+    if (
+        first in _OPENED
+        and named.syntax is Syntax.ASSIGNED
+        and (brackets := _BRACKETED.match(text, position))
+    ):
         span = _first_in_brackets(named, brackets.end())
         return span and (span, kind)
     quoted = heredoc_span(text, position) if text.startswith("<<", position) else quoted_span(text, position)
@@ -90,14 +96,11 @@ def secret_of(named: NamedValue) -> tuple[Span, str] | None:
     return span and (span, kind)
 
 
-def _closes_string(named: NamedValue) -> bool:
+def _closes_string(named: NamedValue, quote: str) -> bool:
     """Return whether the quote after the separator closes a string that contains the name: `print("token=" + x)`."""
-    position = named.after.end()
-    quote = named.text[position : position + 1]
-    if quote not in ("'", '"', "`") or named.after["close"]:
-        return False
     # Where a value follows, the quotes within quotes are careless.
-    if not named.after["sep"] or not _AFTER_STRING.match(named.text, position + 1):
+    is_end = named.after["sep"] and not named.after["close"]
+    if not is_end or not _AFTER_STRING.match(named.text, named.after.end() + 1):
         return False
     line = _line_start(named.text, named.start)
     is_whole = line == 0 or line > named.start - SOURCE_LINE_MAX
@@ -274,9 +277,7 @@ def _line_start(text: str, before: int) -> int:
 
 def _in_source(named: NamedValue) -> bool:
     """Return whether the line is the source line of a traceback: the line above it names a file."""
-    text, start = named.text, named.start
-    if text.rfind('File "', max(0, start - 3 * SOURCE_LINE_MAX), start) < 0:
-        return False
-    line = _line_start(text, start)
+    text = named.text
+    line = _line_start(text, named.start)
     end = line - (1 if text[line - 1 : line] == "\n" else 2)
     return end > 0 and text[_line_start(text, end) : end].lstrip().startswith('File "')

@@ -52,20 +52,11 @@ _BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], NameMeaning], ...]]
 )
 
 
-def _by_table(word: str) -> NameMeaning | None:
-    """Return the meaning in the first row with the word or its ending."""
-    return next(
-        (meaning for known, endings, meaning in _BY_WORD if word in known or word.endswith(endings)), None
-    )
-
-
-# A word that can make a secret name is one of these or has one of these endings; most words of most names are neither.
-_KNOWN: Final = frozenset({"key", "keys", "pass", "pw"}).union(*(known for known, _, _ in _BY_WORD))
-_BY_KNOWN: Final = {word: _by_table(word) for word in _KNOWN}
+# The first row with a word decides about it.
+_MEANINGS: Final = {word: meaning for known, _, meaning in reversed(_BY_WORD) for word in known}
 _ENDINGS: Final = tuple(ending for _, endings, _ in _BY_WORD for ending in endings)
 _FOREIGN_PASSWORDS: Final = tuple(phrase.rpartition(" ")[2] for phrase in words.FOREIGN_PASSWORDS)
 _FOREIGN_SECRETS: Final = tuple(words.FOREIGN_SECRETS)
-_PAIRED: Final = frozenset(pair.partition(" ")[2] for pair in words.SECRET_PAIRS)
 
 
 def words_of(name: str) -> list[str]:
@@ -119,23 +110,27 @@ def _by_foreign_word(name: str) -> NameMeaning | None:
 
 def _is_any_known(parts: list[str]) -> bool:
     """Return whether one of the words alone is a secret name."""
-    return not _KNOWN.isdisjoint(parts) or any(part.endswith(_ENDINGS) for part in parts)
+    return any(part in ("key", "keys", "pass", "pw") or _by_word(part) for part in parts)
 
 
 def _by_last_word(last: str, before: str) -> NameMeaning | None:
     """Return the meaning of the last word of a name, given the word before it."""
-    is_known = last in _KNOWN or last in _PAIRED or last.endswith(_ENDINGS)
-    if not is_known or (last == "sid" and before == "oracle"):
-        return None
     if last in ("key", "keys"):
         return _by_key(before)
     if last in ("pass", "pw"):
         return _UNCERTAIN if before in words.HARMLESS_PASSES else _PASSWORD
     if last in ("secret", "secrets") and before in words.HOLDING_SECRETS:
         return _UNCERTAIN
-    if last in _PAIRED and f"{before} {last}" in words.SECRET_PAIRS:
-        return _SECRET
-    return _BY_KNOWN[last] if last in _BY_KNOWN else _by_table(last)
+    if last == "sid" and before == "oracle":
+        return None
+    return _SECRET if f"{before} {last}" in words.SECRET_PAIRS else _by_word(last)
+
+
+def _by_word(word: str) -> NameMeaning | None:
+    """Return the meaning of a word by itself, or by its ending."""
+    if word in _MEANINGS or not word.endswith(_ENDINGS):
+        return _MEANINGS.get(word)
+    return next(meaning for _, endings, meaning in _BY_WORD if word.endswith(endings))
 
 
 def _by_key(before: str) -> NameMeaning | None:

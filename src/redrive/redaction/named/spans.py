@@ -53,7 +53,7 @@ _HEREDOC: Final = re.compile(
     r"<<[-~]?[\"']?([A-Za-z_]{1,24})[\"']?[ \t]{0,8}\r?\n[ \t]{0,40}+"
     r"((?>[^\n]++(?:\n(?![ \t]{0,40}\1\b)[^\n]*+)*))\n[ \t]{0,40}\1\b"
 )
-_BLOCK_LINE: Final = re.compile(r"[ \t]++[^\n]*+(?:\n|\Z)")
+_BLOCK_LINES: Final = re.compile(r"[ \t]++([^\n]*+(?>(?:\n[ \t]++[^\n]*+)*))")
 
 
 class Span(NamedTuple):
@@ -122,9 +122,7 @@ def line_span(text: str, start: int, quote: str) -> Span:
     if quote:
         closing = text.find(quote, start, end)
         end = closing if closing >= 0 else end
-    while end > start and text[end - 1] in " \t":
-        end -= 1
-    return Span(start, end, quoted=bool(quote))
+    return Span(start, start + len(text[start:end].rstrip(" \t")), quoted=bool(quote))
 
 
 def authorization_span(text: str, span: Span, quote: str) -> Span:
@@ -151,14 +149,5 @@ def heredoc_span(text: str, start: int) -> Span | None:
 
 def block_span(text: str, start: int) -> Span:
     """Return the indented lines of a YAML block scalar that starts at `start`."""
-    end = start
-    line = _BLOCK_LINE.match(text, end)
-    while line and line.end() > end and end - start < VALUE_MAX:
-        end = line.end()
-        line = _BLOCK_LINE.match(text, end)
-    inside = start
-    while inside < end and text[inside] in " \t":
-        inside += 1
-    while end > inside and text[end - 1] == "\n":
-        end -= 1
-    return Span(inside, end, quoted=True)
+    lines = _BLOCK_LINES.match(text, start, start + VALUE_MAX)
+    return Span(*(lines.span(1) if lines else (start, start)), quoted=True)

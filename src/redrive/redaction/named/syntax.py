@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from redrive.redaction.named.names import NameMeaning, meaning_of_name
+from redrive.redaction.named.vocabulary import PASSWORDS
 
 
 class Syntax(Enum):
@@ -65,12 +66,16 @@ AFTER_NAME: Final = re.compile(
     re.VERBOSE,
 )
 
-ATTRIBUTE_MAX: Final = 80
-"""How far before a stem the attribute may start that has the name as its value."""
+BEFORE_MAX: Final = 80
+"""How far before a stem what its syntax needs may start."""
 
-_KEY_ATTRIBUTE: Final = re.compile(r"(?:key|name|id)=[\"'][\w.-]{0,64}\Z")
-_PASSWORD_WORDS: Final = ("password", "passwd", "pwd", "passphrase", "requirepass")
-_CHANGES: Final = re.compile(r"\b(?:set|reset|chang|updat)\w{0,3} [\w' ]{0,24}\Z", re.IGNORECASE)
+# What some syntaxes need before the name: `<password>x`, `name="password">x`, `<key>password</key>`, `set password to x`.
+_NEEDED: Final = {
+    "element": re.compile(r"[<:][\w.-]*\Z"),
+    "attribute": re.compile(r"(?:key|name|id)=[\"'][\w.-]{0,64}\Z"),
+    "plist": re.compile(r">[\w.-]*\Z"),
+    "to": re.compile(r"\b(?:set|reset|chang|updat)\w{0,3} [\w' ]{0,24}\Z", re.IGNORECASE),
+}
 _TOKEN_WORDS: Final = ("token", "key", "secret")
 _BY_GROUP: Final = {
     "block": Syntax.BLOCK,
@@ -80,23 +85,23 @@ _BY_GROUP: Final = {
     "prose": Syntax.PROSE,
     "default": Syntax.ASSIGNED,
     "row": Syntax.ASSIGNED,
+    "element": Syntax.ELEMENT,
+    "attribute": Syntax.ELEMENT,
+    "plist": Syntax.ELEMENT,
 }
 
 
 def syntax_of(after: re.Match[str], before: str, name: str) -> Syntax | None:
     """Return the syntax that `after` matched; None when the text `before` the name excludes it."""
     group = after.lastgroup or ""
-    if group == "element":
-        return Syntax.ELEMENT if before in ("<", ":") else None
-    if group == "attribute":
-        attribute = after.string[max(0, after.start() - ATTRIBUTE_MAX) : after.start()]
-        return Syntax.ELEMENT if _KEY_ATTRIBUTE.search(attribute) else None
-    if group == "plist":
-        return Syntax.ELEMENT if before == ">" else None
     if group in ("space", "loose", "call"):
         return _unassigned(group, before, name)
-    is_sent = after["to"] and not _changes_password(after, name)
-    return None if is_sent else _BY_GROUP.get(group)
+    needed = _NEEDED.get("to" if after["to"] else group)
+    if needed and not needed.search(after.string, max(0, after.start() - BEFORE_MAX), after.start()):
+        return None
+    if after["to"] and name.lower() not in PASSWORDS:
+        return None
+    return _BY_GROUP.get(group)
 
 
 def _unassigned(group: str, before: str, name: str) -> Syntax | None:
@@ -109,12 +114,6 @@ def _unassigned(group: str, before: str, name: str) -> Syntax | None:
     if meaning is not None and meaning.kind == "password" and before != "/" and "." not in name:
         return Syntax.PROSE
     return Syntax.NEXT_TO if group != "space" or name.lower().endswith(_TOKEN_WORDS) else None
-
-
-def _changes_password(after: re.Match[str], name: str) -> bool:
-    """Return whether it is `set password to x`, not `send the password to x`."""
-    before = after.string[max(0, after.start() - ATTRIBUTE_MAX) : after.start()]
-    return name.lower() in _PASSWORD_WORDS and _CHANGES.search(before) is not None
 
 
 class NamedValue(NamedTuple):
