@@ -104,7 +104,9 @@ def test_the_database_itself_keeps_the_invariants(
 def test_nobody_changes_the_operator_log(
     store: PostgresStore, db: psycopg.Connection[tuple[object, ...]], change: str
 ) -> None:
-    db.execute("INSERT INTO operations (at, actor, verb, subject) VALUES (1, 'me', 'pause', 'shop')")
+    db.execute(
+        "INSERT INTO operations (at, actor, verb, subject_kind, subject_id) VALUES (1, 'me', 'pause', 'pipeline', 'shop')"
+    )
 
     with pytest.raises(psycopg.IntegrityError, match="append-only"):
         db.execute(change)

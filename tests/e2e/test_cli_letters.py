@@ -219,7 +219,7 @@ def test_edits_and_operations_are_shown_without_values(failed: Shell) -> None:
             (b"0", b"555"),
         )
         db.execute(
-            "INSERT INTO operations (at, actor, verb, subject, reason) VALUES (9.0, 'ann', 'edit', 'letter 1', 'a slip')"
+            "INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason) VALUES (9.0, 'ann', 'edit', 'letter', '1', 'a slip')"
         )
 
     told, shown = failed.json("dlq", "show", "1"), failed("dlq", "show", "1").out

@@ -44,7 +44,8 @@ def test_wrong_limits_are_refused(shell: Shell) -> None:
     shell("submit", "limited:asking", "5")
     shell("worker", "limited:asking", "--until-idle")
 
-    unknown = shell("limit", "pause", "modelx", "--yes")
+    # Before it asks anything, or refuses to go on because nobody can answer.
+    unknown = shell("limit", "pause", "modelx")
     wrong = shell("limit", "set", "model", "--rate", "fast")
 
     assert (unknown.code, wrong.code) == (1, 2)

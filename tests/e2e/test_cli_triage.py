@@ -173,9 +173,9 @@ def test_edits_are_looked_at_later_and_taken_back(shop: Shell) -> None:
     assert (none.code, none.err) == (0, "this letter has no edits\n")
     assert back.code == 0
     assert '+  "amount": 0,' in back.out
-    for line in ("the input before the first edit:", "edit 1 of 2: input, by ann at ", '+  "amount": 5,'):
+    for line in ("the input before the first edit:", f"edit 1 of 2: input, by {ANN} at ", '+  "amount": 5,'):
         assert line in shown.out
-    assert (told["edits"][0]["part"], told["edits"][0]["actor"]) == ("input", "ann")
+    assert (told["edits"][0]["part"], told["edits"][0]["actor"]) == ("input", ANN)
     assert json.loads(told["originals"]["input"])["amount"] == 0
     assert "ann@example.com" not in shown.out + json.dumps(told)
     assert (again.code, "would not change" in again.err) == (2, True)

@@ -304,7 +304,7 @@ def _log_breaches(world: ReplayWorld) -> list[str]:
     logged = {
         verb: world.store.read(told, (verb,))[0][0] for verb in ("discard", "restore", "remediate", "edit")
     }
-    retried = "SELECT count(*) FROM operations WHERE verb = 'retry' AND subject LIKE 'letter %'"
+    retried = "SELECT count(*) FROM operations WHERE verb = 'retry' AND subject_kind = 'letter'"
     logged["retry"] = world.store.read(retried)[0][0]
     return [
         f"{times} letters have their {verb} in the log, and {happened[verb]} had it"

@@ -188,7 +188,7 @@ class RetentionDriver:
         now, counts = self._clock.wall(), msgspec.json.encode(deleted).decode()
         following = next_tick(due.cron, due.zone, now)
         change = msgspec.json.encode({"after": {"deleted": deleted}}).decode()
-        act = operation_sql.Act(now, redact(self._name()), "prune", f"schedule {due.name}", _text(deleted))
+        act = operation_sql.Act(now, redact(self._name()), "prune", "schedule", due.name, _text(deleted))
         end = upkeep_sql.end_retention(
             next_at=following, last_at=due.next_at, deleted=counts, name=due.name, driver=self._name()
         ).touching(1)

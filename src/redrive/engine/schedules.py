@@ -16,6 +16,7 @@ from cronsim import CronSim, CronSimError
 
 from redrive.engine.clock import Clock
 from redrive.engine.outage import Outage
+from redrive.engine.replay.rules import stages_of
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import ConfigurationError, StoreError
 from redrive.store.protocol import Store
@@ -90,8 +91,18 @@ class Ticker:
             key = f"{due.name}@{datetime.fromtimestamp(due.next_at, UTC).isoformat()}"
             advance = run_sql.tick(next_at=following, now=due.next_at, name=due.name, due_at=due.next_at)
             job = run_sql.submit_tick(
-                lane=due.lane_id, priority=due.priority, run_at=now, key=key, payload=due.payload, now=now
+                lane=self._entry(due),
+                priority=due.priority,
+                run_at=now,
+                key=key,
+                payload=due.payload,
+                now=now,
             )
             # A job with this key exists already if the clock was set back: then the tick has had its job.
             made += self._store.apply(advance.touching(1), job) is not None
         return made
+
+    def _entry(self, due: run_sql.DueSchedule) -> int:
+        """Return the lane of the pipeline's first stage as the workers have it now; it may have changed since."""
+        stages = stages_of(self._store, due.pipeline)
+        return self._store.lanes(due.pipeline, stages)[0] if stages else due.lane_id

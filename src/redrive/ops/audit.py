@@ -11,7 +11,7 @@ import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -24,6 +24,11 @@ from redrive.store.reader import Reader
 from redrive.store.records import Step
 from redrive.store.statements import operations as operation_sql
 
+Kind: TypeAlias = Literal[
+    "breaker", "file", "filter", "group", "job", "jobs", "letter", "limit", "origin", "pipeline", "replay", "run",
+    "schedule", "schema",
+]  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
@@ -34,11 +39,24 @@ class Operation:
     actor: str
     verb: str
     subject: str
+    """What it was about, with its kind: `letter 7`."""
+    subject_kind: str
+    subject_id: str
     reason: str | None
     letters: int | None = None
     """How many dead letters it was about."""
     change: Mapping[str, object] | None = None
     """What was before and after, redacted."""
+
+
+class Subject(NamedTuple):
+    """What an act is about: of each kind of thing, one by its id or name."""
+
+    kind: Kind
+    id: int | str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +70,20 @@ class Actor:
 
     @property
     def text(self) -> str:
-        """The name for the operator log, with the user beside it if that is another one."""
+        """The name to record, with the user beside it if that is another one."""
         return self.name if self.user in {None, self.name} else f"{self.name} (user {self.user})"
 
     def hiding(self, values: Mapping[str, str]) -> Actor:
         """Return the same with the values of the jobs redacted from the reason."""
         return Actor(self.name, safe_text(self.reason, values), self.user)
 
-    def line(self, verb: str, subject: str) -> operation_sql.Act:
+    def line(self, verb: str, subject: Subject) -> operation_sql.Act:
         """Return the first columns of a log line: when, who, verb, subject, reason; redacted."""
         at, actor = CURRENT.get().clock.wall(), redact(storable(self.text))
-        return operation_sql.Act(at, actor, verb, redact(storable(subject)), safe_text(self.reason))
+        named = str(subject.id) if isinstance(subject.id, int) else redact(storable(subject.id))
+        return operation_sql.Act(at, actor, verb, subject.kind, named, safe_text(self.reason))
 
-    def log(self, verb: str, subject: str, *, change: Mapping[str, object] | None = None) -> Step:
+    def log(self, verb: str, subject: Subject, *, change: Mapping[str, object] | None = None) -> Step:
         """Return the step that logs this act, with the state before and after, if given; redacted."""
         act = self.line(verb, subject)
         if change is None:
@@ -74,7 +93,7 @@ class Actor:
     def log_letters(
         self,
         verb: str,
-        subject: str,
+        subject: Subject,
         *,
         letters: int,
         change: Mapping[str, object] | None = None,
@@ -122,9 +141,9 @@ def operations_about(store: Reader, job_id: int, letters: Sequence[DeadLetter]) 
 
     An act on many letters is included if, and only if, it changed one of these: the log has their ids.
     """
-    rows = store.query(operation_sql.operations_on(subject=f"job {job_id}"))
+    rows = acts_on(store, Subject("job", job_id))
     for letter in letters:
-        rows += store.query(operation_sql.operations_on(subject=f"letter {letter.id}"))
+        rows += acts_on(store, Subject("letter", letter.id))
         failed_at = letter.last_failure_at.timestamp()
         rows += store.query(
             operation_sql.acts_with_letter(letter=letter.id, group=letter.group, failed_at=failed_at)
@@ -136,11 +155,12 @@ def operations_about(store: Reader, job_id: int, letters: Sequence[DeadLetter]) 
 
 def bounds_of_replay(store: Reader, replay: int) -> list[operation_sql.OperationRow]:
     """Return the log lines of a replay that are about each of its letters: its start, and its close with the note."""
-    return [
-        row
-        for row in store.query(operation_sql.operations_on(subject=f"replay {replay}"))
-        if row.verb in {"replay", "close"}
-    ]
+    return [row for row in acts_on(store, Subject("replay", replay)) if row.verb in {"replay", "close"}]
+
+
+def acts_on(store: Reader, subject: Subject) -> list[operation_sql.OperationRow]:
+    """Return the log lines of acts on one thing by its name."""
+    return store.query(operation_sql.operations_on(subject_kind=subject.kind, subject_id=str(subject.id)))
 
 
 def in_order(done: Iterable[Operation]) -> list[Operation]:
@@ -152,7 +172,10 @@ def in_order(done: Iterable[Operation]) -> list[Operation]:
 def operation_of(row: operation_sql.OperationRow | operation_sql.OperationOnLetter) -> Operation:
     """Return an operation from its row."""
     change = None if row.change is None else msgspec.json.decode(row.change)
-    return msgspec.convert({**row._asdict(), "at": instant(row.at), "change": change}, Operation)
+    subject = f"{row.subject_kind} {row.subject_id}"
+    return msgspec.convert(
+        {**row._asdict(), "at": instant(row.at), "subject": subject, "change": change}, Operation
+    )
 
 
 def safe_text(text: str | None, values: Mapping[str, str] | None = None) -> str | None:

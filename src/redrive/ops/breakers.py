@@ -21,7 +21,7 @@ from redrive.engine.delivery.messages import breaker_members
 from redrive.engine.replay.rules import KnownBreaker, breakers_in_use, known_breakers
 from redrive.engine.runtime import CURRENT
 from redrive.errors import StoreUnavailableError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
@@ -126,12 +126,11 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
     for _ in range(SWAPS_MAX):
         before = store.breaker(name)
         if before is None and not is_new:
-            known = [each.name for each in breakers(store)]
-            raise unknown(name, known, kind="breaker", otherwise="No breaker has seen a failure yet.")
+            known_breaker(store, name)
         now = CURRENT.get().clock.wall()
         state = _MOVES[verb](now)
         after = msgspec.json.encode(state)
-        act = by.line(verb, f"breaker {name}")
+        act = by.line(verb, Subject("breaker", name))
         swap = breaker_swap(name, before=before, after=after)
         steps: list[Step] = [swap, operation_sql.log(act=act), *_change_of(name, before, state, act)]
         if verb == "close":
@@ -141,6 +140,13 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
     raise StoreUnavailableError(
         database=f"breaker {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"
     )
+
+
+def known_breaker(store: Store, name: str) -> None:
+    """Refuse a name that no breaker has."""
+    if store.breaker(name) is None:
+        known = [each.name for each in breakers(store)]
+        raise unknown(name, known, kind="breaker", otherwise="No breaker has seen a failure yet.")
 
 
 def _known_of(known: Mapping[str, KnownBreaker], name: str) -> KnownBreaker | None:

@@ -23,7 +23,7 @@ from redrive.engine.limits.meter import DECODE_LIMIT, ENCODE_LIMIT
 from redrive.engine.replay.rules import KnownLimit, limits_in_use
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, StoreUnavailableError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
@@ -103,13 +103,17 @@ def set_limit(
     def changed(state: LimitState) -> LimitState:
         return replace(state, rate=per_second, burst=burst, concurrency=concurrency)
 
-    return _change(store, name, key, by.log("set", f"limit {name}"), changed)
+    return _change(store, name, key, by.log("set", Subject("limit", name)), changed)
 
 
 def pause(store: Store, name: str, by: Actor, *, key: str = "") -> LimitFacts:
     """Let no job of a limit start until it is resumed."""
     return _change(
-        store, name, key, by.log("pause", f"limit {name}"), lambda state: replace(state, is_paused=True)
+        store,
+        name,
+        key,
+        by.log("pause", Subject("limit", name)),
+        lambda state: replace(state, is_paused=True),
     )
 
 
@@ -120,7 +124,7 @@ def resume(store: Store, name: str, by: Actor, *, key: str = "") -> LimitFacts:
     def resumed(state: LimitState) -> LimitState:
         return replace(state, is_paused=False, paused_until=None, at=min(state.at, now))
 
-    return _change(store, name, key, by.log("resume", f"limit {name}"), resumed)
+    return _change(store, name, key, by.log("resume", Subject("limit", name)), resumed)
 
 
 def limited_work(store: Reader, queued: Mapping[tuple[str, str], int]) -> list[LimitedWork]:
@@ -170,15 +174,7 @@ def _change(
     """Change the state of a limit by compare-and-swap, with its line in the operator log."""
     known = _known(store)
     for _ in range(SWAPS_MAX):
-        rows = store.query(worker_sql.limit(name=name, key=key))
-        if not rows and name not in known:
-            names = sorted({each.name for each in limits(store)})
-            raise unknown(name, names, kind="limit", otherwise="No worker has used a limit yet.")
-        if key and name in known and not known[name].has_keys:
-            raise ConfigurationError(
-                field=f"limit {name}", value=key, rule="has no keys", fix="Leave out --key."
-            )
-        before = rows[0] if rows else None
+        before = _state_of(store, name, key, known)
         now = CURRENT.get().clock.wall()
         after = change(LimitState() if before is None else DECODE_LIMIT(before))
         raw = ENCODE_LIMIT(after)
@@ -187,6 +183,22 @@ def _change(
     raise StoreUnavailableError(
         database=f"limit {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"
     )
+
+
+def known_limit(store: Store, name: str, key: str) -> None:
+    """Refuse a name that no limit has, and a key of one that has none."""
+    _state_of(store, name, key, _known(store))
+
+
+def _state_of(store: Store, name: str, key: str, known: Mapping[str, KnownLimit]) -> bytes | None:
+    """Return the stored state of a limit; None if it has none yet."""
+    rows = store.query(worker_sql.limit(name=name, key=key))
+    if not rows and name not in known:
+        names = sorted({each.name for each in limits(store)})
+        raise unknown(name, names, kind="limit", otherwise="No worker has used a limit yet.")
+    if key and name in known and not known[name].has_keys:
+        raise ConfigurationError(field=f"limit {name}", value=key, rule="has no keys", fix="Leave out --key.")
+    return rows[0] if rows else None
 
 
 def _facts_of(name: str, key: str, state: LimitState, known: KnownLimit | None, now: float) -> LimitFacts:

@@ -21,7 +21,7 @@ from redrive.engine.pipeline.wiring import mismatch, shape_of
 from redrive.engine.replay.rules import payload_of, stages_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, UnknownNameError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
@@ -205,7 +205,9 @@ def stale_lanes(store: Reader, known: Collection[Pipeline]) -> list[LaneFacts]:
 
 def _log(by: Actor, verb: str, pipeline: str, after: str) -> Step:
     """Return the step that logs the act; it goes first, because it reads the state before."""
-    return worker_sql.log_pipeline(act=by.line(verb, f"pipeline {pipeline}"), after=after, pipeline=pipeline)
+    return worker_sql.log_pipeline(
+        act=by.line(verb, Subject("pipeline", pipeline)), after=after, pipeline=pipeline
+    )
 
 
 def _changed(answer: list[list[object]] | None) -> bool:

@@ -18,7 +18,7 @@ from redrive.engine.runs.opening import check_label
 from redrive.engine.runs.runs import RunReport, Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import RunError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.store.protocol import Store
 from redrive.store.records import RunId, Step
 from redrive.store.statements import runs as run_sql
@@ -50,7 +50,7 @@ def pause(store: Store, run: int, by: Actor) -> RunReport:
     """Start no more items of a run until it is resumed; items in a stage finish it."""
     known, now = Runs(store).report(run), CURRENT.get().clock.wall()
     stop = run_sql.stop_run(
-        status="paused", reason=f"paused by {storable(by.name)}", ended_at=now, run=run
+        status="paused", reason=f"paused by {storable(by.text)}", ended_at=now, run=run
     ).touching(1)
     log = _log(by, "pause", known, "paused")
     if store.apply(stop, run_sql.pause_run(run=run), log) is None:
@@ -74,7 +74,7 @@ def cancel(store: Store, run: int, by: Actor) -> RunReport:
     """End a run: items that have not started are cancelled, those in a stage are asked to end, finished ones stay."""
     known = Runs(store).report(run)
     stop = run_sql.stop_run(
-        status="cancelled", reason=f"cancelled by {storable(by.name)}", ended_at=None, run=run
+        status="cancelled", reason=f"cancelled by {storable(by.text)}", ended_at=None, run=run
     ).touching(1)
     if store.apply(stop, _log(by, "cancel", known, "cancelled")) is None:
         raise _not_now(Runs(store).report(run), "cancelled", "It has ended already.")
@@ -88,7 +88,7 @@ def label(store: Store, run: int, text: str, by: Actor) -> RunReport:
     """Change what people call a run."""
     known = Runs(store).report(run)
     change = {"before": {"label": known.label}, "after": {"label": check_label(text)}}
-    store.apply(run_sql.label_run(label=text, run=run), by.log("label", f"run {run}", change=change))
+    store.apply(run_sql.label_run(label=text, run=run), by.log("label", Subject("run", run), change=change))
     return Runs(store).report(run)
 
 
@@ -128,7 +128,7 @@ def _may_jump(book: Runs, run: int, place: int) -> bool:
 
 def _log(by: Actor, verb: str, known: RunReport, after: str) -> Step:
     change = {"before": {"status": known.status}, "after": {"status": after}}
-    return by.log(verb, f"run {known.id}", change=change)
+    return by.log(verb, Subject("run", known.id), change=change)
 
 
 def _not_now(known: RunReport, what: str, fix: str) -> RunError:

@@ -20,7 +20,7 @@ from redrive.engine.pipeline.submission import new_job
 from redrive.engine.replay.rules import record_entry
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import next_tick
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.store.protocol import Store
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import upkeep as upkeep_sql
@@ -67,13 +67,13 @@ def put(
     after = {"pipeline": pipeline.name, "cron": options.cron, "zone": options.zone}
     store.apply(
         run_sql.put_schedule(name=name, planned=wanted, next_at=first),
-        by.log("schedule", f"schedule {name}", change={"after": after}),
+        by.log("schedule", Subject("schedule", name), change={"after": after}),
     )
 
 
 def drop(store: Store, name: str, by: Actor) -> bool:
     """Remove a schedule; return whether there was one. Jobs that were submitted stay."""
-    log = by.log("drop", f"schedule {name}")
+    log = by.log("drop", Subject("schedule", name))
     ways = (run_sql.drop_schedule(name=name), upkeep_sql.drop_retention(name=name))
     # Both: a schedule of each kind may have the name.
     return sum(store.apply(way.touching(1), log) is not None for way in ways) > 0

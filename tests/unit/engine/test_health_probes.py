@@ -20,6 +20,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.breakers import breakers, move
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, run_inline
+from tests.embedded import read_rows
 from tests.inline import at_once
 from tests.unit.build import bounded, passing
 
@@ -96,6 +97,25 @@ def test_the_probe_is_asked_instead_of_a_job_until_the_dependency_is_back(
     assert api.asked == 3
     assert sorted(api.calls) == [1, 1, 2, 3]
     assert rd.jobs.counts() == {"complete": 3}
+
+
+def test_a_dependency_that_stays_down_is_recorded_and_logged_once(
+    rd: Redrive, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = Api(down_for=5)
+    pipeline = api.pipeline(probe=api.ahealth)
+    rd.submit_many(pipeline, [1, 2])
+
+    with caplog.at_level("INFO", logger="redrive.worker"):
+        rd.work([pipeline], until_idle=True, concurrency=1, hold_max=FOREVER)
+
+    lines = [each.getMessage() for each in caplog.records if each.getMessage().startswith("breaker ")]
+    assert lines == [
+        "breaker api: closed -> open: too many calls failed, the last one with NETWORK_REFUSED",
+        "breaker api: open -> closed: its probes succeeded",
+    ]
+    found = read_rows(rd, "SELECT before, after FROM breaker_changes ORDER BY id")
+    assert found == [("closed", "open"), ("open", "closed")]
 
 
 def test_jobs_are_refused_by_a_breaker_that_fails_fast_and_none_of_them_is_the_probe(rd: Redrive) -> None:

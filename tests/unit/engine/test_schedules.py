@@ -132,10 +132,28 @@ def test_of_two_who_saw_the_same_tick_one_submits(
     due = store.query(run_sql.due_schedules(now=clock.wall()))
     assert ticker(store, clock).tick() == 1
 
-    monkeypatch.setattr(store, "query", lambda *_args: due)
+    query = store.query
+    monkeypatch.setattr(store, "query", lambda call: due if call.name == "due_schedules" else query(call))
     assert ticker(store, clock).tick() == 0
 
     assert len(jobs(store)) == 1
+
+
+def test_a_job_of_an_old_schedule_enters_at_what_is_the_first_stage_now(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    rd.schedules.add("report", DAILY, 7, cron="0 * * * *")
+
+    @stage
+    def check(number: int) -> int:
+        return number
+
+    rd.work([Pipeline("daily", [check, report])], until_idle=True)
+    clock.advance(3_600)
+
+    assert ticker(store, clock).tick() == 1
+    (entered,) = rd.jobs.list(pipeline="daily")
+    assert entered.stage == "check"
 
 
 def test_ticks_that_nobody_saw_are_made_up_for_by_one_job(

@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg
 import pytest
 
-from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ReplayRefusedError, StoreRefusedError
-from redrive.ops import audit, pipelines
-from redrive.ops.audit import Actor, Operation
+from redrive.ops import audit, pipelines, runs
+from redrive.ops.audit import Actor, Operation, Subject
 from redrive.ops.jobs.erase import erase
+from redrive.ops.jobs.inspect import job_details
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.edit import edit
 from redrive.ops.letters.exports import export
+from redrive.ops.letters.imports import import_letters
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
 from tests.embedded import changing
@@ -72,6 +75,28 @@ def test_that_an_owner_needed_no_evidence_is_on_record(rd: Redrive, is_owner: bo
     verb, _, _, _, after = last(rd)
     spared = {"as_owner": True, "without_evidence": True} if is_owner else {}
     assert (verb, after) == ("restart", {"state": "replaying", "round": 2, **spared})
+
+
+def test_whoever_is_recorded_anywhere_stands_beside_the_user(rd: Redrive, tmp_path: Path) -> None:
+    by, both = Actor("alice", "a claim", "mallory"), "alice (user mallory)"
+    fail(rd, LOOSE, "a", "b")
+    run = rd.runs.open(LOOSE, ["c"]).id
+
+    edit(rd.store, 1, by, value=b'"c"')
+    begun = replays.start(rd.store, LetterFilter(pipeline="shop"), by, plan=PLAN)
+    paused = replays.pause(rd.store, begun.id, by)
+    (line,) = export(rd.store, LetterFilter(ids=(1,)), by, with_values=True)
+    with connect(tmp_path / "there.db") as there:
+        import_letters(there.store, [line], by)
+        brought = job_details(there.store, 1).origin
+
+    assert [each.actor for each in rd.letters.show(1).edits] == [both]
+    assert (paused.actor, paused.why) == (both, f"paused by {both}")
+    assert brought is not None
+    assert brought.actor == both
+    assert runs.pause(rd.store, run, by).reason == f"paused by {both}"
+    assert runs.cancel(rd.store, run, by).reason == f"cancelled by {both}"
+    assert {each.actor for each in audit.operations(rd.store)} == {both}
 
 
 def test_what_is_done_to_a_replay_is_told_with_its_status_and_the_letters_it_is_about(rd: Redrive) -> None:
@@ -152,7 +177,7 @@ def test_values_that_leave_are_on_record_and_redacted_lines_are_not(rd: Redrive)
 def test_a_change_that_others_tell_is_redacted(rd: Redrive) -> None:
     change = {"before": {"note": "mail ann@example.com"}, "after": {}}
 
-    rd.store.apply(ANN.log("move", "mail ann@example.com", change=change))
+    rd.store.apply(ANN.log("move", Subject("file", "mail ann@example.com"), change=change))
 
     (done,) = audit.operations(rd.store)
     assert "example.com" not in f"{done.subject} {done.change}"
@@ -160,7 +185,7 @@ def test_a_change_that_others_tell_is_redacted(rd: Redrive) -> None:
 
 
 def refused(rd: Redrive, statement: str) -> None:
-    rd.store.apply(ANN.log("note", "letter 1"))
+    rd.store.apply(ANN.log("note", Subject("letter", 1)))
     before = audit.operations(rd.store)
 
     with (
@@ -180,13 +205,14 @@ def test_the_log_is_append_only_in_the_store_itself(rd: Redrive, statement: str)
 @pytest.mark.sqlite
 def test_no_row_of_the_log_is_replaced(rd: Redrive) -> None:
     refused(
-        rd, "REPLACE INTO operations (id, at, actor, verb, subject) VALUES (1, 0, 'eve', 'note', 'letter 1')"
+        rd,
+        "REPLACE INTO operations (id, at, actor, verb, subject_kind, subject_id) VALUES (1, 0, 'eve', 'note', 'letter', '1')",
     )
 
 
 def test_the_log_is_read_page_by_page(rd: Redrive) -> None:
     for number in range(5):
-        rd.store.apply(ANN.log("note", f"letter {number}"))
+        rd.store.apply(ANN.log("note", Subject("letter", number)))
 
     newest = audit.operations(rd.store, 2)
     earlier = audit.operations(rd.store, 2, before=newest[0].id)

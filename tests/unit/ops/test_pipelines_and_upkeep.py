@@ -18,7 +18,7 @@ from redrive.engine.replay.rules import record_rules
 from redrive.engine.retention import Retention
 from redrive.errors import JobNotFoundError, StoreUnavailableError
 from redrive.ops import audit, breakers
-from redrive.ops.audit import Actor, present_user
+from redrive.ops.audit import Actor, Subject, present_user
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.inspect import JobFilter
 from redrive.ops.letters.freeze import check_filter
@@ -469,7 +469,7 @@ def test_a_user_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_user_is_recorded_beside_what_was_claimed() -> None:
-    assert Actor("alice", None, "mallory").line("prune", "jobs")[1] == "alice (user mallory)"
+    assert Actor("alice", None, "mallory").line("prune", Subject("jobs", "all"))[1] == "alice (user mallory)"
     assert Actor("alice", "why", "mallory").hiding({}).text == "alice (user mallory)"
     assert [Actor("ann", None, user).text for user in (None, "ann")] == ["ann", "ann"]
 

@@ -45,7 +45,10 @@ def decide(store: Store, clock: VirtualClock) -> int:
 
 
 def verbs(store: Store) -> list[tuple[object, ...]]:
-    rows = read_rows(store, "SELECT verb, subject, actor, reason, change FROM operations ORDER BY id")
+    rows = read_rows(
+        store,
+        "SELECT verb, subject_kind || ' ' || subject_id, actor, reason, change FROM operations ORDER BY id",
+    )
     return [(*row[:4], json.loads(row[4])["after"]) for row in rows]
 
 

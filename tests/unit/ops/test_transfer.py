@@ -63,13 +63,30 @@ def test_all_of_an_installation_is_there_and_work_continues(file: Path, target: 
             query = f"SELECT {columns} FROM {table} ORDER BY {columns}"
             moved = read_rows(there, query)
             assert (moved[:-1] if table == "operations" else moved) == read_rows(here, query), table
-        assert [(each.verb, each.subject) for each in operations(there.store)][-1] == ("transfer", str(file))
+        assert [(each.verb, each.subject) for each in operations(there.store)][-1] == (
+            "transfer",
+            f"file {file}",
+        )
         assert not has_problems([*check_integrity(there.store)])
         assert there.submit(FLOW, "new").id == 5
         there.jobs.cancel(4)
         there.work([FLOW], until_idle=True)
         assert there.jobs.counts() == {"complete": 3, "failed": 1, "cancelled": 1}
         assert there.job(3).result() == "Long" + "long" * 4_999
+
+
+def test_a_file_with_the_name_of_a_letter_is_not_in_the_log_of_the_letter(
+    file: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    file.rename("letter 1")
+
+    transfer("letter 1", target, ANN)
+
+    with connect(target) as there:
+        assert there.letters.show(1).operations == []
+        (done,) = there.events.operations(limit=1)
+    assert (done.subject_kind, done.subject_id) == ("file", "letter 1")
 
 
 def test_every_table_of_a_file_has_its_place_on_a_server(file: Path, target: str) -> None:

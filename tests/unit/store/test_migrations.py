@@ -213,6 +213,7 @@ def test_a_migration_loses_no_row_and_no_value(first: Path) -> None:
         # These are changed, and have tests of their own.
         columns["imports"].remove("attempts")
         columns["operations"].remove("change")
+        columns["operations"].remove("subject")
         columns["letter_facts"].remove("context")
         before = {name: rows_of(db, name, columns[name]) for name in tables}
 
@@ -326,6 +327,28 @@ def test_a_migration_renames_what_the_operator_log_has_about_a_replay(first: Pat
         "replay": 2,
     }
     assert changes[1] == (None,)
+
+
+def test_a_migration_gives_what_the_operator_log_is_about_a_kind(first: Path) -> None:
+    with closing(sqlite3.connect(first)) as db, db:
+        db.executemany(
+            "INSERT INTO operations (at, actor, verb, subject) VALUES (1, 'eve', ?, ?)",
+            [("backup", "letter 4"), ("backup", "file letter 4"), ("pause", "pipeline my shop")],
+        )
+
+    migrate(first, ANN)
+
+    with connect(first) as rd:
+        log = [(each.verb, each.subject_kind, each.subject_id) for each in rd.events.operations()]
+        assert [each.verb for each in rd.letters.show(4).operations] == ["discard"]
+    assert log == [
+        ("replay", "replay", "2"),
+        ("discard", "letter", "4"),
+        ("backup", "file", "letter 4"),
+        ("backup", "file", "letter 4"),
+        ("pause", "pipeline", "my shop"),
+        ("migrate", "schema", "1 -> 3"),
+    ]
 
 
 def test_a_migrated_job_is_explained_with_the_sentences_of_before(first: Path) -> None:

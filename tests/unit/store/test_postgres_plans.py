@@ -41,7 +41,7 @@ INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, star
 SELECT n, 1, 1, 1, 1, 'w', n, n, 'dead', 1 FROM generate_series(1, {MANY}) AS n;
 INSERT INTO outbox (lane_id, job_id, dispatch, recipient, at, due_at)
 SELECT 1 + n % 300, n, 1, 'hook', n, n FROM generate_series(1, {MANY}) AS n;
-INSERT INTO operations (at, actor, verb, subject) SELECT n, 'ann', 'note', 'letter ' || n FROM generate_series(1, {MANY}) AS n;
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id) SELECT n, 'ann', 'note', 'letter', n FROM generate_series(1, {MANY}) AS n;
 SET session_replication_role = origin;
 ANALYZE;
 """
@@ -87,7 +87,7 @@ HOT: dict[str, tuple[object, ...]] = {
     "latest_events": (None, 50),
     "newest_attempt": (),
     "operations": (50,),
-    "operations_on": ("letter 1",),
+    "operations_on": ("letter", "1"),
     "due_of_lane": (1, 10.0),
     "existing_letters": ("[1, 2]",),
     "prune_window": (0, 1000),

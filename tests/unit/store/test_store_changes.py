@@ -43,7 +43,7 @@ def recounted(store: SqliteStore) -> dict[str, int]:
 
 
 def log(text: str) -> Step:
-    return Step("log", (NOW, "ann", text, "job 1", None))
+    return Step("log", (NOW, "ann", text, "job", "1", None))
 
 
 def test_a_change_returns_the_rows_of_each_step(store: SqliteStore) -> None:
@@ -82,7 +82,7 @@ def test_a_change_that_breaks_an_invariant_is_an_error_of_the_store_and_leaves_n
         store.apply(
             log("before"),
             run_sql.submit_tick(lane=1, priority=99, run_at=NOW, key="k", payload=b"1", now=NOW),
-            Step("log", (None,) * 5),
+            Step("log", (None,) * 6),
         )
 
     assert store.query(operation_sql.operations(limit=10)) == []

@@ -35,8 +35,13 @@ def list_(*, database_url: Database = None, output: Output = "table") -> None:
 @confirmed_action
 def open_(name: BreakerName, *, new: New = False, action: Action) -> None:
     """Open a breaker: hold jobs that need it until a probe succeeds."""
-    action.confirm(f"Open {name} and hold jobs that need it until a probe succeeds?")
-    _move(name, "open", action, is_new=new)
+    _move(
+        name,
+        "open",
+        action,
+        is_new=new,
+        question="Open {} and hold jobs that need it until a probe succeeds?",
+    )
 
 
 @app.command()
@@ -50,11 +55,20 @@ def close(name: BreakerName, *, new: New = False, action: Action) -> None:
 @confirmed_action
 def isolate(name: BreakerName, *, new: New = False, action: Action) -> None:
     """Isolate a breaker: hold jobs that need it until it is closed by hand; no probe is sent."""
-    action.confirm(f"Isolate {name} and hold jobs that need it until you close it?")
-    _move(name, "isolate", action, is_new=new)
+    _move(
+        name,
+        "isolate",
+        action,
+        is_new=new,
+        question="Isolate {} and hold jobs that need it until you close it?",
+    )
 
 
-def _move(name: str, verb: Verb, action: Action, *, is_new: bool) -> None:
+def _move(name: str, verb: Verb, action: Action, *, is_new: bool, question: str | None = None) -> None:
     with action.database() as rd:
+        if not is_new:
+            breakers.known_breaker(rd.store, name)
+        if question is not None:
+            action.confirm(question.format(name))
         moved = breakers.move(rd.store, name, verb, action.by, is_new=is_new)
     action.print(asdict(moved))

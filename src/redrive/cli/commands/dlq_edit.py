@@ -121,7 +121,7 @@ def _edit_many(rd: Redrive, choice: LetterChoice, change: Change, action: Action
         action.confirm(f"Edit the {change.get('part')} of {found.changed:,} of {letters}?")
         found = edit_many(rd.store, frozen, action.by, **change)
     left = {str(reason): letters for reason, letters in found.left.items()}
-    facts = {"subject": frozen.subject, "count": frozen.count, "changed": found.changed}
+    facts = {"subject": str(frozen.subject), "count": frozen.count, "changed": found.changed}
     action.print(
         {**facts, "unchanged": found.unchanged, "left": left, "unknown_fields": found.unknown_fields}
     )

@@ -67,8 +67,9 @@ def set_(
 @confirmed_action
 def pause(name: LimitName, *, key: Key = "", action: Action) -> None:
     """Pause a limit: start no job that needs it until it is resumed."""
-    action.confirm(f"Pause {name} and start no job that needs it until you resume it?")
     with action.database() as rd:
+        limits.known_limit(rd.store, name, key)
+        action.confirm(f"Pause {name} and start no job that needs it until you resume it?")
         made = limits.pause(rd.store, name, action.by, key=key)
     action.print(asdict(made))
 

@@ -180,7 +180,7 @@ def confirm_change(preview: Preview, verb: str, action: Action) -> FrozenSet:
 
 def print_changed(frozen: FrozenSet, result: ActResult, output: Format) -> None:
     """Print what became of a frozen set; exit code 1 when nothing of it was changed."""
-    facts = {"subject": frozen.subject, "count": frozen.count}
+    facts = {"subject": str(frozen.subject), "count": frozen.count}
     left = {str(reason): letters for reason, letters in result.left.items()}
     print_facts({**facts, "changed": result.changed, "left": left}, output)
     for reason, letters in result.left.items():

@@ -173,7 +173,7 @@ class ReplayDriver:
 
     def _stop(self, replay: Replay, why: str, now: float) -> None:
         """Stop a replay, with its line of the operator log, in one transaction."""
-        act = operation_sql.Act(now, redact(self._name()), "stop", f"replay {replay.id}", why)
+        act = operation_sql.Act(now, redact(self._name()), "stop", "replay", str(replay.id), why)
         answer = self._store.apply(
             replay_sql.log_replay(act=act, after="stopped", replay=replay.id),
             replay_sql.stop_replay(why=why, replay=replay.id, driver=self._name()).touching(1),

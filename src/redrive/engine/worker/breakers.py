@@ -219,7 +219,7 @@ class SharedBreakers:
             raw = self._store.breaker(breaker.name)
             state = BreakerState() if raw is None else _DECODE(raw)
             after = change(state)
-            if after is state or after.phase is state.phase:
+            if after is state or _looks(breaker, after.phase) is _looks(breaker, state.phase):
                 is_written = after is state or self._store.swap_breaker(breaker.name, raw, _ENCODE(after))
             else:
                 is_written = self._change_phase(breaker, raw, state, after, code)
@@ -241,7 +241,7 @@ class SharedBreakers:
         change = PhaseChange(
             at=after.changed_at or 0.0,
             breaker=breaker.name,
-            before=before.phase,
+            before=_looks(breaker, before.phase),
             after=after.phase,
             cause="failures" if before.phase is Phase.CLOSED else "probe",
             actor=self._worker(),
@@ -255,14 +255,19 @@ class SharedBreakers:
             logging.WARNING if is_opened else logging.INFO,
             "breaker %s: %s -> %s: %s",
             breaker.name,
-            before.phase,
+            change.before,
             after.phase,
-            step.change_text(before.phase, after.phase, code=change.code),
+            step.change_text(change.before, after.phase, code=change.code),
             extra={
                 "facts": {"event": "breaker", "breaker": breaker.name, "state": after.phase, "code": code}
             },
         )
         return True
+
+
+def _looks(breaker: Breaker, phase: Phase) -> Phase:
+    """Return the phase to record: while a function of its own asks, a breaker stays open, however often that finds it down."""
+    return Phase.OPEN if phase is Phase.HALF_OPEN and breaker.probe is not None else phase
 
 
 def keyed_name(name: str, key: str) -> str:

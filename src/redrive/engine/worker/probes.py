@@ -195,7 +195,9 @@ class Probes:
         self._asked.add(lane)
         if not self.take(breaker, now, probe):
             return ()
-        want = ClaimRequest((lane,), 1, keys=self._keys_of(lane, now), job=self._next_of(breaker, lane, now))
+        keys = self._keys_of(lane, now)
+        of_keys = {} if keys is None else {lane: dict.fromkeys(keys, 1)}
+        want = ClaimRequest((lane,), 1, keys=of_keys, job=self._next_of(breaker, lane, now, keys))
         claimed = self._store.exchange(worker, [], want, now=now, token=_claim_token(token, lane)).claimed
         if not claimed:
             self.end(breaker, now, probe, Evidence.NOTHING)
@@ -203,35 +205,40 @@ class Probes:
             self._tokens[job.id] = probe
         return claimed
 
-    def _next_of(self, breaker: Breaker, lane: LaneId, now: float) -> JobId | None:
-        """Return the job whose turn it is to be the probe; None when there is none, or keys determine it.
+    def _next_of(
+        self, breaker: Breaker, lane: LaneId, now: float, keys: list[str] | None = None
+    ) -> JobId | None:
+        """Return the job whose turn it is to be the probe; None when there is none. In a lane with keys: of these.
 
         In the order of claims, whoever submits a few jobs that cannot succeed, with the first priority, would have every probe.
         """
-        keys = self._breakers.keys
-        if keys is not None and lane in keys.lanes:
-            return None
+
+        def due(since: float) -> list[worker_sql.ProbeCandidate]:
+            if keys is None:
+                return self._store.query(worker_sql.probe_candidates(lane=lane, now=now, since=since))
+            return self._store.query(
+                worker_sql.probe_candidates_of_keys(lane=lane, now=now, since=since, keys=keys)
+            )
+
         # Begun where others are by now, so that a worker that is started often does not always begin with the same job.
         turn = self._turns.setdefault(breaker.name, self._breakers.standing(breaker).state.failures)
         self._turns[breaker.name] = turn + 1
-        rows = self._store.query(worker_sql.probe_candidates(lane=lane, now=now, since=0.0))
+        rows = due(0.0)
         if turn % 2 and rows:
             # Many jobs of one owner at the beginning must not hide those that follow: start somewhere else each time.
             first = min(row.run_at for row in rows)
-            since = first + (now - first) * (turn * GOLDEN % 1.0)
-            rows = self._store.query(worker_sql.probe_candidates(lane=lane, now=now, since=since)) or rows
+            rows = due(first + (now - first) * (turn * GOLDEN % 1.0)) or rows
         return job_for_probe(rows, turn // 2)
 
-    def _keys_of(self, lane: LaneId, now: float) -> dict[LaneId, dict[str, int]]:
-        """Return the keys of which a probe may be claimed, in a lane whose limits have keys: any of them."""
+    def _keys_of(self, lane: LaneId, now: float) -> list[str] | None:
+        """Return the keys of which a probe may be claimed: with many, others each time; None in a lane without keys."""
         keys = self._breakers.keys
         if keys is None or lane not in keys.lanes:
-            return {}
+            return None
         keys.mark(lane)
         found = keys.upcoming(lane, now)
-        if not found:
-            keys.pass_over(lane)
-        return {lane: dict.fromkeys(found, 1)}
+        keys.pass_over(lane)
+        return found
 
     def _is_time_for(self, breaker: Breaker, lane: LaneId, now: float) -> bool:
         """Return whether a probe may go out and a job is due for it; this only reads, because taking a probe is a change."""

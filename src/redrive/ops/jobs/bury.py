@@ -20,7 +20,7 @@ from redrive.engine.replay.rules import record_entry
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs.facts import JobFacts, get_job
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
@@ -99,5 +99,5 @@ def free_key(store: Store, job_id: int, by: Actor) -> bool:
         JobNotFoundError: there is no such job.
     """
     get_job(store, job_id)
-    log = by.log("free-key", f"job {job_id}")
+    log = by.log("free-key", Subject("job", job_id))
     return store.apply(job_sql.free_key(job=job_id).touching(1), log) is not None

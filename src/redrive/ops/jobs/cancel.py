@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from redrive.engine.runtime import CURRENT
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs.facts import JobFacts, get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
@@ -35,7 +35,7 @@ def cancel_job(store: Store, job_id: int, by: Actor) -> JobFacts:
         # Between the two a job may move either way, so both are tried until one succeeds.
         for way, before, after in ways:
             change = {"before": {"status": before}, "after": {"status": after}}
-            if store.apply(way, by.log("cancel", f"job {job_id}", change=change)) is not None:
+            if store.apply(way, by.log("cancel", Subject("job", job_id), change=change)) is not None:
                 return get_job(store, job_id)
         facts = get_job(store, job_id)
     return facts

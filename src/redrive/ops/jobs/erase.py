@@ -13,7 +13,7 @@ from typing import Final
 from redrive.engine.clock import instant
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ReplayRefusedError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
@@ -53,7 +53,7 @@ def erase(store: Store, job_id: int, by: Actor) -> ErasureReport:
     # Read before they are gone: what is written about them stays.
     by = by.hiding(values_of_job(store, job_id, by.reason))
     steps = (
-        job_sql.log_erase(act=by.line("erase", f"job {job_id}"), job=job_id),
+        job_sql.log_erase(act=by.line("erase", Subject("job", job_id)), job=job_id),
         job_sql.erase_values(job=job_id),
         job_sql.erase_edits(job=job_id),
         job_sql.erase_hashes(job=job_id),

@@ -32,7 +32,7 @@ from redrive.errors import (
     ReplayRefusedError,
     StoreRefusedError,
 )
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs.facts import JobFacts, get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.replay.validation import lost_stage
@@ -89,7 +89,7 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[RetryOptions])
     steps = release_steps(store, way.batch, replay=None, first_lane=way.first_lane, now=now)
     verb = "restart" if how.get("from_start") else "retry"
     log = release_sql.log_retry(
-        act=by.line(verb, f"letter {way.letter}"),
+        act=by.line(verb, Subject("letter", way.letter)),
         change=_without_evidence(way),
         letter=way.letter,
         state=way.state,

@@ -17,7 +17,7 @@ from redrive.errors import (
     JobSkippedError,
     WaitTimeoutError,
 )
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs.facts import JobFacts, get_job, job_attempts
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
@@ -41,7 +41,7 @@ def read_value(store: Store, job_id: int, part: Part, by: Actor) -> bytes:
     facts = get_job(store, job_id)
     value = stored_result(store, facts) if part == "result" else _payload(store, job_id)
     by = by.hiding(values_of_job(store, job_id, by.reason))
-    store.apply(by.log(f"read {part}", f"job {job_id}"))
+    store.apply(by.log(f"read {part}", Subject("job", job_id)))
     return value
 
 

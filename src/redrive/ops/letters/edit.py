@@ -21,7 +21,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
-from redrive.ops.audit import Actor, safe_text
+from redrive.ops.audit import Actor, Subject, safe_text
 from redrive.ops.letters import edit_history
 from redrive.ops.letters.document import (
     MARK,
@@ -193,7 +193,7 @@ def commit(store: Store, made: Draft, by: Actor) -> EditResult:
     values = _editable(store, made.letter, made.part)
     if values.present != made.before:
         raise _refused(made.letter, "somebody else has edited it meanwhile", "Look at it again, then edit.")
-    at, actor = CURRENT.get().clock.wall(), storable(by.name)
+    at, actor = CURRENT.get().clock.wall(), storable(by.text)
     add = triage_sql.add_edit(
         letter=made.letter,
         part=made.part,
@@ -212,7 +212,7 @@ def commit(store: Store, made: Draft, by: Actor) -> EditResult:
     after: dict[str, object] = {"bytes": len(made.after), "changed": safe_text(changed, own)}
     after |= {"is_original": True} if made.is_original else {}
     change = {"part": made.part, "before": {"bytes": size}, "after": after}
-    log = by.hiding(own).log_letters("edit", f"letter {made.letter}", letters=1, change=change)
+    log = by.hiding(own).log_letters("edit", Subject("letter", made.letter), letters=1, change=change)
     lock = triage_sql.lock_letter(letter=made.letter)
     answer = store.apply(lock, add.touching(1), *supply, log)
     if answer is None:
@@ -251,7 +251,7 @@ def read_letter_value(store: Store, letter: int, part: Part, by: Actor) -> bytes
     if values.present is None:
         raise _refused(letter, _NO_VALUES, "redrive dlq edit gives it one.")
     by = by.hiding(values_of_job(store, values.job, by.reason))
-    store.apply(by.log(f"read {part}", f"letter {letter}"))
+    store.apply(by.log(f"read {part}", Subject("letter", letter)))
     return values.present
 
 

@@ -21,7 +21,7 @@ from redrive.engine.pipeline.lanes import Installation, installation_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import Actor, Operation, bounds_of_replay, in_order, operation_of
+from redrive.ops.audit import Actor, Operation, Subject, acts_on, bounds_of_replay, in_order, operation_of
 from redrive.ops.jobs.facts import job_attempts
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
@@ -193,12 +193,9 @@ def _line_of(
 ) -> ExportedLine:
     letter, job = row.id, row.job
     facts = letter_facts(row) | {"fingerprint": row.group, "created_at": instant(row.created_at)}
-    names = (f"letter {letter}", f"job {job}")
-    single = [
-        operation_of(act) for name in names for act in store.query(operation_sql.operations_on(subject=name))
-    ]
+    named = (*acts_on(store, Subject("letter", letter)), *acts_on(store, Subject("job", job)))
     replays = [] if row.replay is None else many.by_replay[row.replay]
-    acts = in_order([*single, *many.by_letter.get(letter, []), *replays])
+    acts = in_order([*map(operation_of, named), *many.by_letter.get(letter, []), *replays])
     safe = _redacted({**facts, "key": None, "owner": None})
     safe |= {"key": unchanged(row.key), "owner": unchanged(row.owner)}
     safe["origin"] = row.origin or origin_of(job, here.ids)

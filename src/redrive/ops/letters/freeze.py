@@ -22,6 +22,7 @@ from redrive.engine.clock import instant
 from redrive.engine.replay.filter import LATEST, STATES, LetterFilter
 from redrive.engine.runs.runs import Runs
 from redrive.errors import ConfigurationError
+from redrive.ops.audit import Subject
 from redrive.ops.letters.groups import known_codes
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.pipelines import known_pipeline, lane_names
@@ -69,18 +70,18 @@ class FrozenSet:
         return {state: counted[state] for state in STATES if counted[state]}
 
     @property
-    def subject(self) -> str:
+    def subject(self) -> Subject:
         """The name of the set in the operator log: `letter 7`, `group v1:...`, or `filter code=...`."""
         ids = self.which.ids
         if ids is not None and len(ids) == 1:
-            return f"letter {ids[0]}"
+            return Subject("letter", ids[0])
         parts = msgspec.structs.asdict(self.which)
         given = {name: value for name, value in parts.items() if value is not None}
         if set(given) == {"group"}:
-            return f"group {self.which.group}"
+            return Subject("group", str(self.which.group))
         if ids is not None:
             given["ids"] = f"{len(ids)} named"
-        return f"filter {' '.join(f'{name}={value}' for name, value in given.items()) or 'all'}"
+        return Subject("filter", " ".join(f"{name}={value}" for name, value in given.items()) or "all")
 
 
 def freeze(store: Store, which: LetterFilter) -> FrozenSet:

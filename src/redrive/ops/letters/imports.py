@@ -24,7 +24,7 @@ from redrive.engine.pipeline.submission import PAYLOAD_MAX, check_text
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, STACK_MAX, literals_in
 from redrive.errors import ConfigurationError, StoreRefusedError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.letters.document import deeper, too_deep
 from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, unchanged
 from redrive.redaction.process import redact, redact_mapping, redact_start
@@ -166,7 +166,10 @@ def _refusal(store: Store, fresh: Sequence[ExportedLine], by: Actor) -> str | No
     """Store letters in one transaction; return why the store refused them, None if it did not."""
     origins = " ".join(sorted({line.origin for line in fresh}))
     log = by.log_letters(
-        "import", f"origin {origins}", letters=len(fresh), change={"before": {}, "after": {"state": "open"}}
+        "import",
+        Subject("origin", origins),
+        letters=len(fresh),
+        change={"before": {}, "after": {"state": "open"}},
     )
     try:
         answer = store.apply(*(step for line in fresh for step in _steps_of(line, by)), log)
@@ -280,7 +283,7 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
         transfer_sql.import_mark(
             mark=mark,
             now=now,
-            actor=redact(storable(by.name)),
+            actor=redact(storable(by.text)),
             job=job.id,
             attempts=_kept_attempts(line.attempts, clean),
         ).touching(1),

@@ -182,7 +182,7 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
                 break
         else:
             raise StoreUnavailableError(
-                database=frozen.subject,
+                database=str(frozen.subject),
                 cause=f"somebody else moved its letters {TRIES_MAX} times in a row",
             )
         changed += len(able)

@@ -21,7 +21,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import Replay, ReplayOptions, counts_of, replay_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
-from redrive.ops.audit import Actor, kept_change, safe_text
+from redrive.ops.audit import Actor, Subject, kept_change, safe_text
 from redrive.ops.letters.freeze import id_steps
 from redrive.ops.letters.job_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.ops.letters.preview import ReplayPreview, preview_replay
@@ -56,13 +56,13 @@ def start(
         marked_to=_before_first(store, which),
         expected=found.letters,
         pardoned=msgspec.json.encode(Counts()),
-        actor=storable(by.name),
+        actor=storable(by.text),
         now=now,
         moves=found.moves,
     )
     change = {"filter": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}
     by = by.hiding(values_of_letters(store, _few_of(store, which, found), by.reason))
-    act = by.line("replay", "replay")
+    act = by.line("replay", Subject("replay", "made with this line"))
     log = replay_sql.log_replay_start(
         at=act.at,
         actor=act.actor,
@@ -85,7 +85,7 @@ def start(
 def pause(store: Store, replay: int, by: Actor) -> Replay:
     """Release nothing more until it is resumed; released jobs continue."""
     known = get_replay(store, replay)
-    why = f"paused by {storable(by.name)}"
+    why = f"paused by {storable(by.text)}"
     step = replay_sql.pause_replay(why=why, replay=replay).touching(1)
     if store.apply(_log(store, known, by, "pause", "paused"), step) is None:
         raise _not_now(known, "paused", "Only a replay that is marking or running can be paused.")
@@ -108,7 +108,7 @@ def resume(store: Store, replay: int, by: Actor) -> Replay:
 def cancel(store: Store, replay: int, by: Actor) -> Replay:
     """End a replay: letters that were not released are free again, released jobs continue."""
     known = get_replay(store, replay)
-    why = f"cancelled by {storable(by.name)}"
+    why = f"cancelled by {storable(by.text)}"
     step = replay_sql.cancel_replay(why=why, replay=replay).touching(1)
     log = _log(store, known, by, "cancel", "cancelled")
     if store.apply(log, step) is None and known.status != "cancelling":
@@ -130,7 +130,7 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
             fix='--note "the new key works; 40 invoices recovered", for example.',
         )
     step = replay_sql.close_replay(note=kept, now=CURRENT.get().clock.wall(), replay=replay).touching(1)
-    act = Actor(by.name, kept, by.user).line("close", f"replay {replay}")
+    act = Actor(by.name, kept, by.user).line("close", Subject("replay", replay))
     log = replay_sql.log_replay(act=act, after="closed", replay=replay)
     if store.apply(log, step) is None:
         problem = "It is closed already." if known.closed_at else "Wait until it has ended, or cancel it."
@@ -166,7 +166,7 @@ def _log(store: Store, replay: Replay, by: Actor, verb: str, after: str) -> Step
     It goes before the act: it reads the state before in the same transaction.
     """
     by = by.hiding(values_of_replay(store, replay, by.reason))
-    act = by.line(verb, f"replay {replay.id}")
+    act = by.line(verb, Subject("replay", replay.id))
     return replay_sql.log_replay(act=act, after=after, replay=replay.id)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
+from redrive.store.location import known_version, version_of
 from redrive.store.maintenance import OnPages
 from redrive.store.protocol import Store
 
@@ -32,6 +33,8 @@ def backup(store: Store, target: Path, by: Actor, *, on_pages: OnPages | None = 
         StoreUnavailableError: the copy could not be made, or failed its check.
     """
     jobs = store.maintenance.backup(target, on_pages)
-    store.apply(by.log("backup", f"file {target}"))
+    # A database with an older schema, which is copied before it is migrated, stays as it is.
+    if version_of(target) == known_version():
+        store.apply(by.log("backup", Subject("file", str(target))))
     source = str(store.maintenance.file)
     return BackupReport(source=source, target=str(target), bytes=target.stat().st_size, jobs=jobs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redrive.errors import SchemaMismatchError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.store.location import Database, known_version, lacking, name_of, open_store, version_of
 
 
@@ -41,7 +41,7 @@ def migrate(database: Database, by: Actor) -> SchemaState:
     store = open_store(database, "migrate")
     try:
         if before.sql:
-            store.apply(by.log("migrate", f"schema {before.found} -> {before.known}"))
+            store.apply(by.log("migrate", Subject("schema", f"{before.found} -> {before.known}")))
     finally:
         store.close()
     return before

@@ -18,7 +18,7 @@ from redrive.engine.pipeline.stage import check_name
 from redrive.engine.retention import RUNS, Retention, job_windows, prune_steps
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import next_tick
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.store.protocol import Store
 from redrive.store.statements import upkeep as upkeep_sql
 
@@ -64,7 +64,9 @@ def prune(
     """
     cutoffs = retention.cutoffs(CURRENT.get().clock.wall())
     deleted: Counter[str] = Counter(dict.fromkeys(cutoffs, 0))
-    log = by.log("prune", f"jobs {retention}{' with undelivered ones' if with_undelivered else ''}")
+    log = by.log(
+        "prune", Subject("jobs", f"{retention}{' with undelivered ones' if with_undelivered else ''}")
+    )
     for kind, gone in prune_steps(store, cutoffs, with_undelivered=with_undelivered, log=(log,)):
         deleted[kind] += gone
         if on_step is not None:
@@ -82,5 +84,9 @@ def schedule_prune(store: Store, name: str, retention: Retention, by: Actor, *, 
         return
     store.apply(
         upkeep_sql.put_retention(name=name, plan=wanted, next_at=first),
-        by.log("schedule", f"schedule {name}", change={"after": {"prune": ages, "cron": cron, "zone": zone}}),
+        by.log(
+            "schedule",
+            Subject("schedule", name),
+            change={"after": {"prune": ages, "cron": cron, "zone": zone}},
+        ),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.upkeep.location import database_of
 from redrive.store.location import name_of, open_store, take_over
 
@@ -49,7 +49,7 @@ def transfer(
     # Opened once, so that another program's file or schema is refused, and the target gets its tables.
     for each in (path, target):
         open_store(each).close()
-    log, now = by.log("transfer", str(path)), CURRENT.get().clock.wall()
+    log, now = by.log("transfer", Subject("file", str(path))), CURRENT.get().clock.wall()
     rows = take_over(path, target, log, on_table or (lambda _table, _rows: None), now=now)
     return TransferReport(source=str(path), target=name_of(target), rows=rows)
 

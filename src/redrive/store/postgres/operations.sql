@@ -2,26 +2,27 @@
 -- The operator log.
 
 -- name: log
-INSERT INTO operations (at, actor, verb, subject, reason) VALUES ($1::double precision, $2::text, $3::text, $4::text, $5::text);
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason)
+VALUES ($1::double precision, $2::text, $3::text, $4::text, $5::text, $6::text);
 
 -- name: log_letters
-INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
-VALUES ($1::double precision, $2::text, $3::text, $4::text, $5::text, $6::bigint, $7::text);
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change)
+VALUES ($1::double precision, $2::text, $3::text, $4::text, $5::text, $6::text, $7::bigint, $8::text);
 
 -- name: operations
-SELECT id, at, actor, verb, subject, reason, letters, change FROM operations ORDER BY id DESC LIMIT $1::bigint;
+SELECT id, at, actor, verb, subject_kind, subject_id, reason, letters, change FROM operations ORDER BY id DESC LIMIT $1::bigint;
 
 -- name: operations_before
-SELECT id, at, actor, verb, subject, reason, letters, change FROM operations WHERE id < $1::bigint ORDER BY id DESC LIMIT $2::bigint;
+SELECT id, at, actor, verb, subject_kind, subject_id, reason, letters, change FROM operations WHERE id < $1::bigint ORDER BY id DESC LIMIT $2::bigint;
 
 -- name: operations_on
-SELECT id, at, actor, verb, subject, reason, letters, change FROM operations WHERE subject = $1::text ORDER BY id;
+SELECT id, at, actor, verb, subject_kind, subject_id, reason, letters, change FROM operations WHERE subject_kind = $1::text AND subject_id = $2::text ORDER BY id;
 
 -- name: acts_with_letter
 -- Acts on many letters at once by which this one was changed: their log has the ids, as first and last of each unbroken row. That
 -- alone decides; the time, with a day for clocks that differ, only spares reading the ids of acts before it failed.
-SELECT id, at, actor, verb, subject, reason, letters, (change::jsonb - 'letters')::text AS change FROM operations
-WHERE (subject = 'group ' || $2::text OR (subject >= 'filter ' AND subject < 'filter!'))
+SELECT id, at, actor, verb, subject_kind, subject_id, reason, letters, (change::jsonb - 'letters')::text AS change FROM operations
+WHERE (subject_kind = 'group' AND subject_id = $2::text OR subject_kind = 'filter')
     AND at >= $3::double precision - 86400 AND EXISTS (
         SELECT 1 FROM json_array_elements(change::json -> 'letters') AS ids (span)
         WHERE $1::bigint BETWEEN (span ->> 0)::bigint AND (span ->> 1)::bigint)
@@ -30,9 +31,8 @@ ORDER BY id;
 -- name: acts_with_letters
 -- Acts on many letters at once by which some of these ($1, between $2 and $3) were changed, each with the letter. Where the ids of an
 -- act begin and end is looked at first: most acts are about none of a few letters.
-SELECT value AS letter, acts.id, at, actor, verb, subject, reason, letters, (change::jsonb - 'letters')::text AS change
-FROM (SELECT * FROM operations WHERE ((subject >= 'filter ' AND subject < 'filter!')
-            OR (subject >= 'group ' AND subject < 'group!'))
+SELECT value AS letter, acts.id, at, actor, verb, subject_kind, subject_id, reason, letters, (change::jsonb - 'letters')::text AS change
+FROM (SELECT * FROM operations WHERE subject_kind IN ('filter', 'group')
         AND (change::json #>> '{letters,0,0}')::bigint <= $3::bigint
         AND (change::json #>> '{letters,-1,1}')::bigint >= $2::bigint) AS acts
     CROSS JOIN LATERAL json_array_elements(change::json -> 'letters') AS ids (span)

@@ -65,7 +65,7 @@ SELECT id, state, replay_id FROM dead_letters WHERE job_id = $1 AND state IN ('o
 
 -- name: log_retry
 -- Before it is released, in the same transaction; only while the letter is in the state whose rules were looked at.
-INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
-SELECT $1, $2, $3, $4, $5, 1, json_build_object('before', json_build_object('state', state, 'round', jobs.round),
-    'after', jsonb_build_object('state', 'replaying', 'round', jobs.round + 1) || $6::jsonb)::text
-FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.id = $7 AND state = $8;
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change)
+SELECT $1, $2, $3, $4, $5, $6, 1, json_build_object('before', json_build_object('state', state, 'round', jobs.round),
+    'after', jsonb_build_object('state', 'replaying', 'round', jobs.round + 1) || $7::jsonb)::text
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.id = $8 AND state = $9;

@@ -20,21 +20,21 @@ currval(pg_get_serial_sequence('replays', 'id'));
 
 -- name: log_replay_start
 -- Right after the replay was added: its id is not known before.
-INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
-VALUES ($1::double precision, $2::text, $3::text, 'replay ' || {added_replay}, $4::text, $5::bigint,
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change)
+VALUES ($1::double precision, $2::text, $3::text, 'replay', {added_replay}::text, $4::text, $5::bigint,
     jsonb_set($6::jsonb, '{replay}', to_jsonb({added_replay}))::text);
 
 -- name: log_replay
 -- Before its status changes, in the same transaction: its old status, and how many letters were still to be released, or, for one that
 -- has ended, belonged to it.
-INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
-SELECT $1::double precision, $2::text, $3::text, $4::text, $5::text,
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change)
+SELECT $1::double precision, $2::text, $3::text, $4::text, $5::text, $6::text,
     CASE WHEN ended_at IS NULL AND marked_to < cutoff THEN expected ELSE (
         SELECT coalesce(sum(letters), 0)::bigint FROM letters_by_replay
         WHERE replay_id = replays.id AND (ended_at IS NOT NULL OR standing = 'waiting')) END,
     json_build_object('before', json_build_object('status', CASE WHEN closed_at IS NULL THEN status ELSE 'closed' END),
-        'after', json_build_object('status', $6::text))::text
-FROM replays WHERE id = $7::bigint;
+        'after', json_build_object('status', $7::text))::text
+FROM replays WHERE id = $8::bigint;
 
 -- name: first_letter_of
 SELECT min(first_letter) FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id WHERE {group_filter};
@@ -183,7 +183,7 @@ SELECT replay_id, counted, found FROM (
 WHERE coalesce(counted, 0) <> coalesce(found, 0) ORDER BY replay_id LIMIT $1::bigint;
 
 -- name: last_pause_of
-SELECT reason FROM operations WHERE subject = 'replay ' || $1::bigint AND verb = 'pause' ORDER BY id DESC LIMIT 1;
+SELECT reason FROM operations WHERE subject_kind = 'replay' AND subject_id = $1::bigint::text AND verb = 'pause' ORDER BY id DESC LIMIT 1;
 
 -- name: last_ended_of
 -- About when the last letters ended: letters are released in the order of their ids. Waiting letters are passed over.

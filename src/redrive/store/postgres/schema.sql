@@ -468,13 +468,14 @@ CREATE TABLE operations (
     at double precision NOT NULL,
     actor text COLLATE "C" NOT NULL,
     verb text COLLATE "C" NOT NULL,
-    subject text COLLATE "C" NOT NULL,
+    subject_kind text COLLATE "C" NOT NULL,   -- letter, job, replay, file, ...
+    subject_id text COLLATE "C" NOT NULL,
     reason text COLLATE "C",
     letters bigint,   -- how many letters it was about
     change text COLLATE "C"   -- before and after, redacted, as JSON
 );
 
-CREATE INDEX operations_on ON operations (subject, id);
+CREATE INDEX operations_on ON operations (subject_kind, subject_id, id);
 
 -- How many jobs have ended, so that they need not be counted; run 0 stands for no run. Pruned jobs stay counted.
 CREATE TABLE tallies (

@@ -166,6 +166,13 @@ SELECT level AS priority, due.owner, due.id, due.run_at FROM generate_series(0, 
         AND run_at <= $2 AND run_at >= $3 ORDER BY lane_key, run_at, jobs.id LIMIT 50) AS due
 ORDER BY level, due.run_at, due.id;
 
+-- name: probe_candidates_of_keys
+SELECT level AS priority, due.owner, due.id, due.run_at
+FROM generate_series(0, 9) AS level CROSS JOIN json_array_elements_text($4::json) AS given (key) CROSS JOIN LATERAL (
+    SELECT owner, jobs.id, run_at FROM jobs WHERE lane_id = $1 AND lane_key = given.key AND status = 'queued' AND priority = level
+        AND run_at <= $2 AND run_at >= $3 ORDER BY run_at, jobs.id LIMIT 10) AS due
+ORDER BY level, due.run_at, due.id;
+
 -- name: claimed
 -- What a worker leases under a token, or under either of two.
 SELECT {claimed_columns}
@@ -348,13 +355,13 @@ SELECT coalesce(max(id), 0) FROM breaker_changes;
 
 -- name: log_pipeline
 -- Before the pipeline changes, in the same transaction: its old status, and how many of its jobs wait.
-INSERT INTO operations (at, actor, verb, subject, reason, change)
-SELECT $1, $2, $3, $4, $5, json_build_object(
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, change)
+SELECT $1, $2, $3, $4, $5, $6, json_build_object(
     'before', json_build_object('status',
         CASE count(paused_at) WHEN 0 THEN 'running' WHEN count(*) THEN 'paused' ELSE 'partly paused' END),
-    'after', json_build_object('status', $6::text, 'jobs_waiting', (
-        SELECT count(*) FROM jobs WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = $7))))::text
-FROM lanes WHERE pipeline = $7;
+    'after', json_build_object('status', $7::text, 'jobs_waiting', (
+        SELECT count(*) FROM jobs WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = $8))))::text
+FROM lanes WHERE pipeline = $8;
 
 -- name: release_held
 -- Jobs that wait for a breaker become due; not those whose stage asked to wait.

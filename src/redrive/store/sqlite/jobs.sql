@@ -34,7 +34,8 @@ SELECT id FROM jobs WHERE pipeline = ? AND key = ? AND status IN ('queued', 'pro
 -- Retries by hand are counted in the operator log, which is never pruned: a round may also be a replay.
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, error_code, error_message, key, owner, run_id AS run, priority, waiting, run_at,
     created_at, started_at, finished_at, progress, round, dispatch, parent_id AS parent, cancel_asked AS is_cancel_asked, worker_id AS worker, expires_at, erased_at,
-    last_attempt_at, CASE WHEN round = 1 THEN 0 ELSE (SELECT count(*) FROM dead_letters JOIN operations ON subject = 'letter ' || dead_letters.id
+    last_attempt_at, CASE WHEN round = 1 THEN 0 ELSE (SELECT count(*) FROM dead_letters
+        JOIN operations ON subject_kind = 'letter' AND subject_id = CAST(dead_letters.id AS TEXT)
         WHERE job_id = jobs.id AND verb IN ('retry', 'restart')) END AS manual_retries
 
 -- name: job
@@ -203,10 +204,10 @@ SELECT status, erased_at FROM jobs WHERE id = ?;
 
 -- name: log_erase
 -- Before the job is erased, in the same transaction.
-INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
-SELECT ?1, ?2, ?3, ?4, ?5, (SELECT count(*) FROM dead_letters WHERE job_id = ?6), json_object(
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, (SELECT count(*) FROM dead_letters WHERE job_id = ?7), json_object(
     'before', json_object('values', 'kept', 'edits', (
-        SELECT count(*) FROM edits WHERE job_id = ?6 AND coalesce(before, after) IS NOT NULL)),
+        SELECT count(*) FROM edits WHERE job_id = ?7 AND coalesce(before, after) IS NOT NULL)),
     'after', json_object('values', 'erased', 'edits', 0));
 
 -- name: erase_job

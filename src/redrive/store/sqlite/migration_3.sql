@@ -150,3 +150,39 @@ SELECT id AS job_id,
     CASE WHEN result_from IS NULL THEN result
         ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS result
 FROM jobs;
+
+-- What an act was about has a kind and an id, so that the name of a file is never taken for a letter.
+CREATE TEMPORARY TABLE old_operations AS SELECT * FROM operations;
+DROP TABLE operations;
+CREATE TABLE operations (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    actor TEXT NOT NULL,
+    verb TEXT NOT NULL,
+    subject_kind TEXT NOT NULL,
+    subject_id TEXT NOT NULL,
+    reason TEXT,
+    letters INTEGER,
+    change TEXT
+) STRICT;
+INSERT INTO operations
+SELECT id, at, actor, verb, CASE WHEN is_path THEN 'file' ELSE substr(subject, 1, instr(subject, ' ') - 1) END,
+    CASE WHEN is_path THEN subject ELSE substr(subject, instr(subject, ' ') + 1) END, reason, letters, change
+FROM (SELECT *, verb IN ('backup', 'transfer') AND subject NOT LIKE 'file %' AS is_path FROM old_operations);
+DROP TABLE old_operations;
+CREATE INDEX operations_on ON operations (subject_kind, subject_id, id);
+
+CREATE TRIGGER operations_unchanged BEFORE UPDATE ON operations
+BEGIN
+    SELECT raise(ABORT, 'the operator log is append-only: nothing in it is changed');
+END;
+
+CREATE TRIGGER operations_kept BEFORE DELETE ON operations
+BEGIN
+    SELECT raise(ABORT, 'the operator log is append-only: nothing in it is deleted');
+END;
+
+CREATE TRIGGER operations_added BEFORE INSERT ON operations WHEN EXISTS (SELECT 1 FROM operations WHERE id = NEW.id)
+BEGIN
+    SELECT raise(ABORT, 'the operator log is append-only: nothing in it is replaced');
+END;

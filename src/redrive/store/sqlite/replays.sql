@@ -14,20 +14,20 @@ WHERE NOT EXISTS (SELECT 1 FROM replays WHERE pipeline = ?1 AND ended_at IS NULL
 
 -- name: log_replay_start
 -- Right after the replay was added: its id is not known before.
-INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
-VALUES (?1, ?2, ?3, 'replay ' || last_insert_rowid(), ?4, ?5, json_set(?6, '$.replay', last_insert_rowid()));
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change)
+VALUES (?1, ?2, ?3, 'replay', last_insert_rowid(), ?4, ?5, json_set(?6, '$.replay', last_insert_rowid()));
 
 -- name: log_replay
 -- Before its status changes, in the same transaction: its old status, and how many letters were still to be released, or, for one that
 -- has ended, belonged to it.
-INSERT INTO operations (at, actor, verb, subject, reason, letters, change)
-SELECT ?1, ?2, ?3, ?4, ?5,
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6,
     CASE WHEN ended_at IS NULL AND marked_to < cutoff THEN expected ELSE (
         SELECT coalesce(sum(letters), 0) FROM letters_by_replay
         WHERE replay_id = replays.id AND (ended_at IS NOT NULL OR standing = 'waiting')) END,
     json_object('before', json_object('status', CASE WHEN closed_at IS NULL THEN status ELSE 'closed' END),
-        'after', json_object('status', ?6))
-FROM replays WHERE id = ?7;
+        'after', json_object('status', ?7))
+FROM replays WHERE id = ?8;
 
 -- name: first_letter_of
 SELECT min(first_letter) FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id WHERE {group_filter};
@@ -169,7 +169,7 @@ SELECT replay_id, counted, found FROM (
 WHERE coalesce(counted, 0) <> coalesce(found, 0) LIMIT ?;
 
 -- name: last_pause_of
-SELECT reason FROM operations WHERE subject = 'replay ' || ? AND verb = 'pause' ORDER BY id DESC LIMIT 1;
+SELECT reason FROM operations WHERE subject_kind = 'replay' AND subject_id = CAST(? AS TEXT) AND verb = 'pause' ORDER BY id DESC LIMIT 1;
 
 -- name: last_ended_of
 -- About when the last letters ended: letters are released in the order of their ids. Waiting letters are passed over.

@@ -191,7 +191,8 @@ ON CONFLICT DO NOTHING;
 SELECT name, lanes.pipeline, cron, zone, next_at, last_at FROM schedules JOIN lanes ON lanes.id = lane_id ORDER BY name;
 
 -- name: due_schedules
-SELECT name, lane_id, cron, zone, payload, priority, next_at FROM schedules WHERE next_at <= ? ORDER BY name;
+SELECT name, lane_id, pipeline, cron, zone, payload, priority, next_at FROM schedules JOIN lanes ON lanes.id = lane_id
+WHERE next_at <= ? ORDER BY name;
 
 -- name: next_schedule_at
 SELECT min(next_at) FROM schedules;

@@ -574,13 +574,14 @@ CREATE TABLE operations (
     at REAL NOT NULL,
     actor TEXT NOT NULL,
     verb TEXT NOT NULL,
-    subject TEXT NOT NULL,
+    subject_kind TEXT NOT NULL,      -- letter, job, replay, file, ...
+    subject_id TEXT NOT NULL,
     reason TEXT,
     letters INTEGER,                 -- how many letters it was about
     change TEXT                      -- before and after, redacted, as JSON
 ) STRICT;
 
-CREATE INDEX operations_on ON operations (subject, id);
+CREATE INDEX operations_on ON operations (subject_kind, subject_id, id);
 
 -- Pruning leaves these rows, and they hold no value of a job that erasing would have to remove.
 CREATE TRIGGER operations_unchanged BEFORE UPDATE ON operations

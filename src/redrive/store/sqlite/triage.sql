@@ -39,7 +39,7 @@ SELECT letter.state, letter.job_id AS job, jobs.status, jobs.erased_at, lanes.pi
     (SELECT max(edits.id) FROM edits WHERE edits.letter_id = letter.id AND part = ?2) AS edit,
     (SELECT after FROM edits WHERE edits.letter_id = letter.id AND part = ?2 ORDER BY edits.id DESC LIMIT 1) AS edited,
     EXISTS (SELECT 1 FROM imports WHERE imports.job_id = jobs.id)
-        AND NOT EXISTS (SELECT 1 FROM operations WHERE subject = 'job ' || jobs.id AND verb = 'erase') AS may_be_supplied
+        AND NOT EXISTS (SELECT 1 FROM operations WHERE subject_kind = 'job' AND subject_id = CAST(jobs.id AS TEXT) AND verb = 'erase') AS may_be_supplied
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN values_of_jobs stored ON stored.job_id = jobs.id
     JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?1;
 

@@ -133,6 +133,13 @@ SELECT jobs.priority, jobs.owner, jobs.id, jobs.run_at FROM json_each('[0,1,2,3,
         AND run_at >= ?3 ORDER BY run_at, id LIMIT 50)
 ORDER BY jobs.priority, jobs.run_at, jobs.id;
 
+-- name: probe_candidates_of_keys
+SELECT jobs.priority, jobs.owner, jobs.id, jobs.run_at FROM json_each('[0,1,2,3,4,5,6,7,8,9]') level CROSS JOIN json_each(?4) AS given
+    CROSS JOIN jobs ON jobs.id IN (
+        SELECT id FROM jobs WHERE lane_id = ?1 AND lane_key = given.value AND status = 'queued' AND priority = level.value
+            AND run_at <= ?2 AND run_at >= ?3 ORDER BY run_at, id LIMIT 10)
+ORDER BY jobs.priority, jobs.run_at, jobs.id;
+
 -- name: claimed
 -- All rows as one text: the rows of a cursor are fetched one by one, and any other thread may take the interpreter in between.
 -- A value may be anything. The number of rows, and the token at the end of each, which no value can know, show whether one reads as more
@@ -325,13 +332,13 @@ SELECT coalesce(max(id), 0) FROM breaker_changes;
 
 -- name: log_pipeline
 -- Before the pipeline changes, in the same transaction: its old status, and how many of its jobs wait.
-INSERT INTO operations (at, actor, verb, subject, reason, change)
-SELECT ?1, ?2, ?3, ?4, ?5, json_object(
+INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, change)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, json_object(
     'before', json_object('status',
         CASE sum(paused_at IS NOT NULL) WHEN 0 THEN 'running' WHEN count(*) THEN 'paused' ELSE 'partly paused' END),
-    'after', json_object('status', ?6, 'jobs_waiting', (
-        SELECT count(*) FROM jobs WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = ?7))))
-FROM lanes WHERE pipeline = ?7;
+    'after', json_object('status', ?7, 'jobs_waiting', (
+        SELECT count(*) FROM jobs WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = ?8))))
+FROM lanes WHERE pipeline = ?8;
 
 -- name: release_held
 -- Jobs that wait for a breaker become due; not those whose stage asked to wait.

@@ -15,7 +15,8 @@ class Act(NamedTuple):
     at: float
     actor: str
     verb: str
-    subject: str
+    subject_kind: str
+    subject_id: str
     reason: str | None
 
 
@@ -24,7 +25,8 @@ class OperationRow(NamedTuple):
     at: float
     actor: str
     verb: str
-    subject: str
+    subject_kind: str
+    subject_id: str
     reason: str | None
     letters: int | None
     change: str | None
@@ -36,7 +38,8 @@ class OperationOnLetter(NamedTuple):
     at: float
     actor: str
     verb: str
-    subject: str
+    subject_kind: str
+    subject_id: str
     reason: str | None
     letters: int | None
     change: str | None
@@ -51,7 +54,7 @@ def operations(*, limit: int) -> OperationRow: ...
 @statement
 def operations_before(*, before: int, limit: int) -> OperationRow: ...
 @statement
-def operations_on(*, subject: str) -> OperationRow: ...
+def operations_on(*, subject_kind: str, subject_id: str) -> OperationRow: ...
 @statement
 def acts_with_letter(*, letter: int, group: str, failed_at: float) -> OperationRow: ...
 @statement

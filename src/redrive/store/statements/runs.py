@@ -100,6 +100,7 @@ class Planned(NamedTuple):
 class DueSchedule(NamedTuple):
     name: str
     lane_id: int
+    pipeline: str
     cron: str
     zone: str
     payload: bytes

@@ -72,6 +72,20 @@ class KeyTests(Scene):
         rest = ClaimRequest((lane,), 10, keys={lane: {"a": 9, "b": 9, "c": 9}})
         agree(sorted(map(id_of, exchange(store, "w2", [], rest).claimed)), [3, 5, 6])
 
+    def test_candidates_for_a_probe_are_found_by_their_keys(self, store: Store) -> None:
+        """By the time they wait, and only those of the keys that are asked for."""
+        lane = self._lane(store, "b", "a", "c", None, "a")
+
+        found = store.query(
+            worker_sql.probe_candidates_of_keys(lane=lane, now=NOW - 97, since=0.0, keys=["a", "b"])
+        )
+        later = store.query(
+            worker_sql.probe_candidates_of_keys(lane=lane, now=NOW, since=NOW - 98, keys=["a", "b"])
+        )
+
+        agree([row.run_at for row in found], [NOW - 100, NOW - 99])
+        agree([row.run_at for row in later], [NOW - 96])
+
     def test_the_first_keys_come_first_within_the_other_limits(self, store: Store) -> None:
         """Of the whole claim, and of the lane; a lane without keys gets what is left."""
         lane = self._lane(store, "a", "a", "b", "b")

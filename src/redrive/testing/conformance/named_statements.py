@@ -38,7 +38,9 @@ from redrive.testing.conformance.build import (
 CHANGES: dict[str, Callable[[Store], object]] = {
     "submit": lambda store: store.submit([new(lanes_of(store)[0])], NOW),
     "lanes": lambda store: lanes_of(store, "a stage that is new"),
-    "apply": lambda store: store.apply(operation_sql.log(act=operation_sql.Act(NOW, "a", "b", "c", None))),
+    "apply": lambda store: store.apply(
+        operation_sql.log(act=operation_sql.Act(NOW, "a", "b", "c", "d", None))
+    ),
     "exchange": lambda store: exchange(store, "w1", [settlement(taken(store))]),
     "swap_breaker": lambda store: store.swap_breaker("api", None, b"{}"),
 }
@@ -49,14 +51,14 @@ class StatementTests(Scene):
 
     def test_a_change_is_made_whole(self, store: Store) -> None:
         """And brings back the rows of each step, in order."""
-        log = operation_sql.log(act=operation_sql.Act(NOW, "me", "test", "all", "why"))
+        log = operation_sql.log(act=operation_sql.Act(NOW, "me", "test", "jobs", "all", "why"))
 
         first = store.apply(log, run_sql.add_run(pipeline="shop", options=b"{}", now=NOW), log)
 
         agree(first is not None and [len(rows) for rows in first], [0, 1, 0])
         agree(
-            [row[1:6] for row in store.query(operation_sql.operations(limit=10))],
-            [(NOW, "me", "test", "all", "why")] * 2,
+            [row[1:7] for row in store.query(operation_sql.operations(limit=10))],
+            [(NOW, "me", "test", "jobs", "all", "why")] * 2,
         )
 
     @pytest.mark.parametrize("rows", [0, 2])
@@ -64,7 +66,7 @@ class StatementTests(Scene):
         """A step that touches more or fewer rows than it must undoes the steps before it, too."""
         (lane,) = lanes_of(store)
         (one, _) = store.submit([new(lane), new(lane)], NOW)
-        log = operation_sql.log(act=operation_sql.Act(NOW, "me", "cancel", "1", None))
+        log = operation_sql.log(act=operation_sql.Act(NOW, "me", "cancel", "job", "1", None))
 
         agree(store.apply(log, job_sql.cancel_queued(now=NOW, job=one.id).touching(rows), log), None)
 
@@ -75,10 +77,10 @@ class StatementTests(Scene):
 
     def test_a_change_that_breaks_a_constraint_is_an_error_and_leaves_nothing(self, store: Store) -> None:
         """A row that cannot be is no question of fitting."""
-        log = operation_sql.log(act=operation_sql.Act(NOW, "me", "test", "all", None))
+        log = operation_sql.log(act=operation_sql.Act(NOW, "me", "test", "jobs", "all", None))
 
         with pytest.raises(StoreError):
-            store.apply(log, Step("log", (NOW, None, "test", "all", None)))
+            store.apply(log, Step("log", (NOW, None, "test", "jobs", "all", None)))
 
         agree(store.query(operation_sql.operations(limit=10)), [])
 

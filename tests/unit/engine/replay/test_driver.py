@@ -74,7 +74,8 @@ def test_a_replay_that_stops_itself_is_in_the_log_by_the_worker_that_stopped_it(
     shop.work()
 
     ((actor, subject, reason, letters, change),) = read_rows(
-        shop.store, "SELECT actor, subject, reason, letters, change FROM operations WHERE verb = 'stop'"
+        shop.store,
+        "SELECT actor, subject_kind || ' ' || subject_id, reason, letters, change FROM operations WHERE verb = 'stop'",
     )
 
     assert actor == read_rows(shop.store, "SELECT driver FROM replays")[0][0]

@@ -51,8 +51,8 @@ def test_a_queued_job_is_cancelled_at_once_and_never_runs(store: SqliteStore, rd
 
     assert attempts(store) == []
     assert job.status == "cancelled"
-    ((_, _, actor, verb, subject, reason, *_),) = store.query(operation_sql.operations(limit=10))
-    assert (actor, verb, subject, reason) == ("ann", "cancel", f"job {job.id}", "typo")
+    ((_, _, actor, verb, *subject, reason, _, _),) = store.query(operation_sql.operations(limit=10))
+    assert (actor, verb, subject, reason) == ("ann", "cancel", ["job", str(job.id)], "typo")
 
 
 def test_an_unknown_job_cannot_be_cancelled_and_nothing_is_logged(store: SqliteStore, rd: Redrive) -> None:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from redrive import Breaker, Redrive
+from redrive import Breaker, Limit, Redrive
 from redrive.core.breaker_state import BreakerState, Phase
+from redrive.engine.limits.keys import JobView
 from redrive.engine.pipeline.lanes import Lane, lanes_of
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes, job_for_probe
@@ -147,3 +148,34 @@ def test_a_crowd_at_the_beginning_hides_nobody_who_comes_after_it(
     chosen = {probes._next_of(api, lane, clock.wall()) for _ in range(60)}
 
     assert 301 in chosen
+
+
+KEYS: Mapping[str, Callable[[JobView], str | None]] = {
+    "by host": lambda job: str(job.input),
+    "by owner": lambda job: job.owner,
+    "one for all": lambda _: "all",
+}
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_in_a_lane_with_keys_a_dead_host_does_not_take_every_probe_either(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, key: Callable[[JobView], str | None]
+) -> None:
+    api = Breaker("api", consecutive=2, open_for=5, ramp=0)
+    begun = clock.wall()
+
+    async def call(host: str) -> str:
+        if host == "dead" or clock.wall() < begun + 10:
+            raise ConnectionRefusedError(111, "refused")
+        return host
+
+    pipeline = one_stage(call, breaker=api, retry=STEADY, limits=[Limit("api", rate=100, key=key)])
+    for number in range(6):
+        rd.submit(pipeline, "dead", priority=0, owner=f"mallory {number}")
+    for _ in range(20):
+        rd.submit(pipeline, "good", owner="ann")
+    work(store, pipeline, concurrency=4, hold_max=300.0)
+
+    found = [row for row in jobs(store, "priority, status, finished_at") if row[0] == 5]
+    assert {status for _, status, _ in found} == {"complete"}
+    assert max(float(str(at)) for _, _, at in found) < begun + 300

@@ -23,7 +23,7 @@ from redrive import (
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import JobNotFoundError
 from redrive.ops import breakers
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.explain import Explanation, explain, timeline
@@ -316,9 +316,11 @@ def test_a_timeline_has_what_the_engine_and_what_people_did_in_one_order(
 ) -> None:
     job = worked(rd, failing(KeyError("x")))
     clock.advance(5)
-    rd.store.apply(Actor("ann", "a slip").log("triage", "letter 1"))
+    rd.store.apply(Actor("ann", "a slip").log("triage", Subject("letter", 1)))
     clock.advance(5)
-    rd.store.apply(Actor("bob").log("retry", f"job {job}"), Actor("eve").log("retry", "job 99"))
+    rd.store.apply(
+        Actor("bob").log("retry", Subject("job", job)), Actor("eve").log("retry", Subject("job", 99))
+    )
 
     moments = timeline(rd.store, job)
 

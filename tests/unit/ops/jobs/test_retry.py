@@ -84,7 +84,10 @@ def test_evidence_opens_the_way_for_operators(strict: Shop) -> None:
     strict.work()
 
     assert strict.counts() == {"resolved": 1}
-    log = read_rows(strict.store, "SELECT actor, verb, subject, reason FROM operations ORDER BY id")
+    log = read_rows(
+        strict.store,
+        "SELECT actor, verb, subject_kind || ' ' || subject_id, reason FROM operations ORDER BY id",
+    )
     assert log == [("ann", "retry", "letter 1", BY.reason)]
 
 

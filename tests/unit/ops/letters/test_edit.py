@@ -241,7 +241,7 @@ def test_what_changes_only_where_it_is_redacted_is_said_without_showing_it(rd: R
     done = edit(rd.store, letter, ANN, value=value(amount=0, email="bob@example.com"))
 
     assert done.diff == "(1 change is redacted: /email)"
-    change = read_rows(rd, "SELECT verb, subject, letters, change FROM operations")
+    change = read_rows(rd, "SELECT verb, subject_kind || ' ' || subject_id, letters, change FROM operations")
     assert change[0][:3] == ("edit", "letter 1", 1)
     assert "example.com" not in change[0][3]
 

@@ -251,7 +251,7 @@ def test_a_letter_is_brought_in_once_and_can_be_looked_at(here: Redrive, there: 
     assert cast("dict[str, Any]", story.letters[0].sanitized_context)["imported"]["attempts"] == 2
     assert freeze(there.store, ALL).by_state == {"open": 2}
     assert inspect.counts(there.store)[("shop", "check")] == {"failed": 2}
-    log = read_rows(there, "SELECT verb, subject, letters FROM operations")
+    log = read_rows(there, "SELECT verb, subject_kind || ' ' || subject_id, letters FROM operations")
     assert log == [("import", f"origin {json.loads(exported[0])['origin']}", 2)]
 
 

@@ -35,7 +35,9 @@ def _two_failed_jobs(rd: Redrive) -> None:
 
 def stored(rd: Redrive) -> str:
     """Return everything that is on record about acts, and what a letter keeps of them."""
-    log = read_rows(rd, "SELECT actor, subject, reason, change FROM operations ORDER BY id")
+    log = read_rows(
+        rd, "SELECT actor, subject_kind || ' ' || subject_id, reason, change FROM operations ORDER BY id"
+    )
     notes = read_rows(rd, "SELECT note, why FROM replays")
     evidence = [rd.letters.show(each).letter.evidence for each in (1, 2)]
     return f"{log} {notes} {evidence}"

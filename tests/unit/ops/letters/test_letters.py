@@ -15,7 +15,7 @@ from redrive.core.failure import Category
 from redrive.core.taxonomy import CODES
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.letters import pages, triage
 from redrive.ops.letters.details import letter_details, stack_of
 from redrive.ops.letters.freeze import freeze
@@ -340,8 +340,8 @@ def test_the_story_of_a_letter_has_everything_but_values(rd: Redrive, clock: Vir
     rd.work([SHOP], until_idle=True)
     group = get_letter(rd.store, 1).group
     rd.store.apply(
-        Actor("bob", "looked at it").log("note", "letter 1"),
-        Actor("eve").log("note", "job 2"),
+        Actor("bob", "looked at it").log("note", Subject("letter", 1)),
+        Actor("eve").log("note", Subject("job", 2)),
     )
     triage.triage(rd.store, freeze(rd.store, LetterFilter(group=group)), Actor("ann"), diagnosis="data")
 

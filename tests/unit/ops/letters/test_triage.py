@@ -53,7 +53,9 @@ def letter(rd: Redrive, number: int = 1) -> dict[str, object]:
 
 
 def log(rd: Redrive) -> list[tuple[Any, ...]]:
-    return read_rows(rd, "SELECT verb, subject, reason, letters FROM operations ORDER BY id")
+    return read_rows(
+        rd, "SELECT verb, subject_kind || ' ' || subject_id, reason, letters FROM operations ORDER BY id"
+    )
 
 
 def changes(rd: Redrive) -> list[dict[str, dict[str, object]]]:
