@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Final
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import psycopg
 
@@ -72,6 +75,17 @@ class Schemas:
     def named(self, schema: str) -> str:
         """Return the address of a schema."""
         return f"{self.server}{'&' if '?' in self.server else '?'}application_name={schema}&schema={schema}"
+
+    @contextmanager
+    def database(self, copied: str = "") -> Generator[str]:
+        """Make a database of its own, or a copy of another one, while nobody uses that; yield its address."""
+        name = f"{self._prefix}_{uuid4().hex}"
+        source = f" TEMPLATE {urlsplit(copied).path[1:]}" if copied else ""
+        self._db.execute(f"CREATE DATABASE {name}{source}")
+        try:
+            yield urlsplit(self.server)._replace(path=f"/{name}").geturl()
+        finally:
+            self._db.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def forget(self, schema: str) -> None:
         """Forget a schema that was dropped."""

@@ -59,7 +59,9 @@ def test_all_of_an_installation_is_there_and_work_continues(file: Path, target: 
     assert set(told) == set(report.rows)
     with connect(file) as here, connect(target) as there:
         for table in report.rows:
-            columns = ", ".join(str(row[1]) for row in read_rows(here, f"PRAGMA table_info({table})"))
+            names = [str(row[1]) for row in read_rows(here, f"PRAGMA table_info({table})")]
+            # Where an installation is, is another place on a server.
+            columns = ", ".join(name for name in names if (table, name) != ("installations", "file"))
             query = f"SELECT {columns} FROM {table} ORDER BY {columns}"
             moved = read_rows(there, query)
             assert (moved[:-1] if table == "operations" else moved) == read_rows(here, query), table

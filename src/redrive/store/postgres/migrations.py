@@ -53,9 +53,16 @@ def version_of(link: Link, address: Address) -> int:
 
 
 def open_schema(link: Link, address: Address, older: Older) -> None:
-    """Create the schema in a database that has none, unless it is to be kept as it is; refuse another version."""
+    """Create the schema in a database that has none, and recognise one that is a copy, unless it is to be kept as it is.
+
+    Raises:
+        SchemaMismatchError: it has another version.
+    """
     version = version_of(link, address)
-    if version == SCHEMA_VERSION or older == "keep":
+    if older == "keep":
+        return
+    if version == SCHEMA_VERSION:
+        link.execute(sql.SQL("SELECT {}.identify()").format(sql.Identifier(address.schema)))
         return
     if version:
         raise SchemaMismatchError(database=address.name, found=version, known=SCHEMA_VERSION)

@@ -369,14 +369,14 @@ CREATE TABLE installation (
     version integer NOT NULL
 );
 
--- The ids of this database, for others: a copy that is made to be restored gets one of its own, the last one here, for what is new in it.
+-- The ids of this database, for others: a copy, and one that was restored, gets one of its own, the last one here, for what is new in it.
 CREATE TABLE installations (
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id text COLLATE "C" NOT NULL,
     first_job bigint NOT NULL,   -- what was there before is the one's before it
     first_letter bigint NOT NULL,
     secret bytea NOT NULL,   -- the key of hashes of values; never exported
-    file bigint   -- the number of its file, before it was moved here
+    file bigint   -- the number of its place; another one is a copy
 );
 
 -- Which lanes have which breaker, and who receives changes in a pipeline: known from its code, recorded when a worker starts, for
@@ -492,8 +492,32 @@ INSERT INTO letter_moves (last) VALUES (0);
 
 INSERT INTO installation (version) VALUES (3);
 
-INSERT INTO installations (id, first_job, first_letter, secret) VALUES (substr(replace(gen_random_uuid()::text, '-', ''), 1, 16), 0, 0,
-    decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'));
+-- Where this database is: on which server, in which of its databases, and as which table of that. A standby has the same.
+CREATE FUNCTION place() RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT hashtextextended(concat_ws('/', system_identifier, pg_database.oid, 'installations'::regclass::oid), 0)
+    FROM pg_control_system(), pg_database WHERE datname = current_database()
+$$;
+
+INSERT INTO installations (id, first_job, first_letter, secret, file) VALUES (substr(replace(gen_random_uuid()::text, '-', ''), 1, 16), 0, 0,
+    decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'), place());
+
+-- Gives a database that is a copy of another an id of its own: both would give the same ids, and so the same idempotency keys, to
+-- different jobs. Whoever opens a database calls it, with the rights of the tables' owner.
+CREATE FUNCTION identify() RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
+DECLARE
+    here constant bigint := place();
+BEGIN
+    IF here = (SELECT file FROM installations ORDER BY number DESC LIMIT 1) THEN
+        RETURN;
+    END IF;
+    LOCK TABLE installations IN EXCLUSIVE MODE;
+    INSERT INTO installations (id, first_job, first_letter, secret, file)
+    SELECT substr(replace(gen_random_uuid()::text, '-', ''), 1, 16),
+        coalesce(pg_sequence_last_value(pg_get_serial_sequence('jobs', 'id')::regclass), 0) + 1,
+        coalesce(pg_sequence_last_value(pg_get_serial_sequence('dead_letters', 'id')::regclass), 0) + 1, secret, here
+    FROM installations WHERE number = (SELECT max(number) FROM installations) AND file <> here;
+    UPDATE installations SET file = here WHERE number = (SELECT max(number) FROM installations) AND file IS NULL;
+END $$;
 
 -- A letter as it is read: with its failure, and the fingerprint of its group.
 CREATE VIEW letters AS
@@ -886,4 +910,6 @@ REVOKE ALL ON FUNCTION submit_jobs(text, text) FROM PUBLIC;
 DO $$
 BEGIN
     EXECUTE format('ALTER FUNCTION submit_jobs(text, text) SET search_path = %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION place() SET search_path = %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION identify() SET search_path = %I, pg_temp', current_schema());
 END $$;

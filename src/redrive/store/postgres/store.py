@@ -78,7 +78,7 @@ class PostgresStore:
         """See `Store.maintenance`."""
         self._has_own_clock = clock == "server"
         self._pipelines: dict[LaneId, str] = {}
-        self._installation = ""
+        self._installation: Row = ()
         self._installation_id = cache(lambda: str(self._transactions.query("identity")[0][0]))
         self._stages = ServerStageTransactions(self._server, self._pipelines)
         self.callers = ServerTransactions(self.address, self._installation_id, self._stages)
@@ -146,7 +146,7 @@ class PostgresStore:
         """
 
         def work(db: Session) -> Renewal:
-            if self._installation not in {"", self._identity(db)}:
+            if self._installation not in {(), self._identity(db)}:
                 raise StoreDamagedError(
                     database=self.address.name,
                     cause="another database has taken its place since this worker started",
@@ -298,14 +298,14 @@ class PostgresStore:
         """Return the time that decides about leases."""
         return cast("float", _row(db, "clock")[0]) if self._has_own_clock else now
 
-    def _identity(self, db: Session) -> str:
-        """Return the id of the database; refuse one that a newer redrive has changed."""
-        found, version = _row(db, "identity")
+    def _identity(self, db: Session) -> Row:
+        """Return the id and the place of the database; refuse one that a newer redrive has changed."""
+        found, version, place = _row(db, "identity")
         if cast("int", version) > SCHEMA_VERSION:
             raise SchemaMismatchError(
                 database=self.address.name, found=cast("int", version), known=SCHEMA_VERSION
             )
-        return str(found)
+        return (found, place)
 
     def _wake(self, db: Session) -> None:
         db.execute("notify", (channel_of(self.address.schema),))

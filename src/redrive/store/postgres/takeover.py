@@ -89,6 +89,11 @@ def _copied(
             _run(link, f"ALTER TABLE {table} ENABLE TRIGGER USER")
             _refuse_difference(source, link, address, table)
         _continue_ids(source, link, tables)
+        # It has moved, and is no copy.
+        _run(
+            link,
+            "UPDATE installations SET file = place() WHERE number = (SELECT max(number) FROM installations)",
+        )
         link.execute(SQL[log.name], log.parameters)
     return counted
 

@@ -8,7 +8,7 @@ SELECT extract(epoch FROM clock_timestamp())::double precision;
 SELECT pg_current_snapshot()::text;
 
 -- name: identity
-SELECT (SELECT id FROM installations ORDER BY number DESC LIMIT 1), version FROM installation;
+SELECT (SELECT id FROM installations ORDER BY number DESC LIMIT 1), version, place() FROM installation;
 
 -- name: start_worker
 INSERT INTO workers (id, host, process, pipelines, concurrency, started_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)

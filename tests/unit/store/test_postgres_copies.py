@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of a database on a server: each is an installation of its own."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from redrive import Context, Pipeline, connect, stage
+from redrive.errors import StoreDamagedError
+from redrive.store.postgres.store import PostgresStore
+from tests.databases import Schemas
+
+
+def test_new_jobs_of_a_copied_database_have_other_keys_and_what_was_in_it_keeps_its_own(
+    schemas: Schemas,
+) -> None:
+    """Copied as a whole, with every row, sequence and id; as a restored dump is."""
+    keys: list[str] = []
+
+    @stage
+    def note(number: int, ctx: Context) -> None:
+        keys.append(ctx.idempotency_key)
+
+    flow = Pipeline("flow", [note])
+
+    def work(address: str) -> list[str]:
+        keys.clear()
+        with connect(address) as rd:
+            rd.submit(flow, 1)
+            rd.work([flow], until_idle=True, concurrency=1)
+        return keys.copy()
+
+    with schemas.database() as original:
+        with connect(original) as rd:
+            rd.submit(flow, 1)
+        with schemas.database(original) as copy:
+            (old, first), (also_old, second) = work(original), work(copy)
+
+            assert old == also_old
+            assert first != second
+            assert work(copy)[0].split("-")[0] == second.split("-")[0]
+
+
+def test_a_worker_stops_when_a_copy_has_taken_the_place_of_its_database(schemas: Schemas) -> None:
+    with schemas.database() as address, closing(PostgresStore(address)) as store:
+        store.start_worker("w1", 0.0, 30.0)
+        with psycopg.connect(address, autocommit=True) as db:
+            # Nothing of a copy differs but where it is.
+            db.execute("ALTER FUNCTION redrive.place() RENAME TO true_place")
+            db.execute("CREATE FUNCTION redrive.place() RETURNS bigint LANGUAGE sql AS 'SELECT 1'")
+
+        with pytest.raises(StoreDamagedError, match="another database"):
+            store.renew("w1", 0.0, 30.0)
