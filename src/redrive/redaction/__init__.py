@@ -3,7 +3,8 @@
 
 `text` runs rounds of `passes` until nothing changes; `structure` redacts mappings and sequences. The passes are grouped by how a
 secret is recognised: `literals` by its known value, `formats` by its own format, `named` by the name in front of it, `personal` by
-checksum and shape. `process` adds the secrets of the environment and registered ones.
+checksum and shape. `places` searches for all that is recognised by its surroundings. `process` adds the secrets of the environment
+and registered ones.
 """
 
 from __future__ import annotations

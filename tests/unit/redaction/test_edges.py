@@ -245,3 +245,8 @@ def test_what_follows_the_end_of_an_element_is_not_its_value() -> None:
     assert redact_text("<password>r0sebud-9</password>afterwards") == (
         "<password><redacted:password></password>afterwards"
     )
+
+
+@pytest.mark.parametrize("number", ["AB123456C", "AB 12 34 56 C"])
+def test_an_insurance_number_is_hidden_before_words_in_capitals(number: str) -> None:
+    assert redact_text(f"{number} IS ON FILE NOW 12") == "<redacted:national-id> IS ON FILE NOW 12"

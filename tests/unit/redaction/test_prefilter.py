@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from redrive.redaction.literals import prefilter
 from redrive.redaction.literals.prefilter import ALL_MAX, LiteralIndex
 from redrive.redaction.literals.prefix_index import SampleIndex
+from redrive.redaction.literals.search import Literals
 from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
 
 MANY = {f'Zoë "Zo" Müller/<{number:05}>\nward 🙂 seven': "<payload:*>" for number in range(ALL_MAX + 500)}
@@ -121,3 +122,18 @@ def test_one_line_of_a_literal_that_is_longer_than_the_text_is_hidden() -> None:
     assert "divorce" not in redact_start(
         f"bad line: the patient spoke about her divorce {'y ' * 9_000}", {letter: "<payload:$>"}, read=8_000
     )
+
+
+def test_the_literals_of_a_payload_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = LiteralIndex({"first value": "<payload:$[0]>", "second value": "<payload:$[1]>"})
+    compiled: list[Mapping[str, str]] = []
+
+    def counted(literals: Mapping[str, str]) -> Literals:
+        compiled.append(literals)
+        return Literals(literals)
+
+    monkeypatch.setattr(prefilter, "Literals", counted)
+
+    assert redact("the first value is wrong", payload) == "the <payload:$[0]> is wrong"
+    assert redact_mapping({"why": "not the second value"}, payload) == {"why": "not the <payload:$[1]>"}
+    assert compiled == [payload]

@@ -230,11 +230,6 @@ ionic          alnum{40,}                 digit        ion_
 localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
 """
 
-_ENCODED_URL: Final = (
-    r"%3[aA]%2[fF]%2[fF](?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64})%3[aA]"
-    r"((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40"
-)
-
 SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     # The kind, a part that every such text has, and the pattern, whose last group is the secret if it has one.
     ("slack", "xox", r"(?<![A-Za-z0-9])xox[a-z]-[\w-]{8,}+"),
@@ -252,8 +247,11 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         r"(?<=\b[Bb]asic )(?=[A-Za-z+/]{0,80}[0-9=])(?=[A-Z0-9+/]{0,80}[a-z])(?=[a-z0-9+/]{0,80}[A-Z])[A-Za-z0-9+/]{7,}+=*+",
     ),
     # A URL in percent encoding: the password between the user and the host.
-    ("url-credentials", "%3A%2F%2F", _ENCODED_URL),
-    ("url-credentials", "%3a%2f%2f", _ENCODED_URL),
+    (
+        "url-credentials",
+        "%40",
+        r"%3[aA]%2[fF]%2[fF](?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64})%3[aA]((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40",
+    ),
     (
         "private-key",
         "Private-Lines: ",

@@ -26,8 +26,6 @@ NAME_MIN: Final = 4
 GUARDED_MIN: Final = 6
 """A shorter word in prose is never a password."""
 
-UUID_LENGTH: Final = 36
-
 PIECE_MIN: Final = 10
 """A shorter piece of a value is not random by itself."""
 
@@ -141,16 +139,19 @@ def is_identifier(value: str) -> bool:
 
 def is_prose(value: str) -> bool:
     """Return whether a value of several words reads like a sentence, not like a passphrase."""
-    found = value[:LOOKED_AT_MAX].lower().split()
-    return len(found) > 1 and any(word.strip(".,;:!'\"()") in words.PROSE_WORDS for word in found)
+    found = _words(value)
+    return len(found) > 1 and not words.PROSE_WORDS.isdisjoint(found)
 
 
 def is_verdict(value: str) -> bool:
     """Return whether a quoted value is a validator's message about a field: three words or more, one of them a verdict."""
-    found = value[:LOOKED_AT_MAX].lower().split()
-    if len(found) < 3 or any(is_guarded(word) for word in found):
-        return False
-    return any(word.strip(".,;:!'\"()") in words.VERDICT_WORDS for word in found)
+    found = _words(value)
+    is_sentence = len(found) >= 3 and not words.VERDICT_WORDS.isdisjoint(found)
+    return is_sentence and not any(map(is_guarded, value[:LOOKED_AT_MAX].split()))
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip(".,;:!'\"()") for word in value[:LOOKED_AT_MAX].lower().split()]
 
 
 def is_guarded(value: str) -> bool:
@@ -158,16 +159,12 @@ def is_guarded(value: str) -> bool:
     looked_at = value[:LOOKED_AT_MAX].rstrip(".,;:!?)")
     if len(looked_at) < GUARDED_MIN or looked_at.isdigit():
         return False
-    if looked_at.lower().partition("-")[0] in words.HASH_WORDS or _is_uuid(looked_at):
+    if looked_at.lower().partition("-")[0] in words.HASH_WORDS or _UUID.fullmatch(looked_at):
         return False
     if looked_at.isalpha() or not any(map(str.isalpha, looked_at)):
         return False
     is_odd = _ODD.search(looked_at) is not None or any(map(str.isdigit, looked_at))
     return is_odd or _DASHED_WORDS.fullmatch(looked_at) is not None
-
-
-def _is_uuid(value: str) -> bool:
-    return len(value) == UUID_LENGTH and _UUID.fullmatch(value) is not None
 
 
 def is_pin(value: str) -> bool:
@@ -183,7 +180,7 @@ def is_random(value: str) -> bool:
     if looked_at[0] == "/" and value.rstrip().endswith("="):
         # A path does not end in the padding of base64.
         return _BASE64.fullmatch(looked_at) is not None and _is_mixed(looked_at)
-    if _is_uuid(looked_at) or _ULID.fullmatch(looked_at):
+    if _UUID.fullmatch(looked_at) or _ULID.fullmatch(looked_at):
         return False
     if not looked_at.isalnum() and _is_labelled(looked_at):
         return False

@@ -20,6 +20,9 @@ from redrive.redaction.places import Place, redact_places
 LOCAL_MAX: Final = 64
 """The longest local part of an e-mail address."""
 
+DIGITS_MIN: Final = 9
+"""The fewest digits of a phone number, a card or a national id of digits only."""
+
 CONTEXT_MAX: Final = 40
 """How far before a number the word that names it may be."""
 
@@ -48,9 +51,9 @@ _SEPARATORS: Final = b" -./()+\xa0?"
 _PLAIN_SIGNS: Final = str.maketrans(
     {**dict.fromkeys("\u00a0\u2007\u2009\u202f", " "), **dict.fromkeys("\u2010\u2011\u2012\u2013", "-")}
 )
-# Every IBAN and national insurance number has five digits in a row, ignoring separators; every other number here has nine.
+# Every IBAN and national insurance number has five digits in a row, ignoring separators; every other number here more.
 _SOME: Final = b"d" * 5
-_ENOUGH: Final = b"d" * 9
+_ENOUGH: Final = b"d" * DIGITS_MIN
 # A number: digits with at most three separators between them. Matching stops at its end, so each digit is read once.
 _NUMBER: Final = re.compile(r"[+(]{0,2}[0-9](?>(?:[ .()/-]{0,3}[0-9]){8,40})")
 _TYPESET_NUMBER: Final = re.compile(
@@ -169,20 +172,21 @@ def _is_glued(text: str, start: int) -> bool:
 
 def _pieces_of_number(whole: str, before: str, sentinels: Sentinels) -> str:
     """Return the replacement for a run with two numbers side by side, as in a table."""
-    if "  " not in whole and " " not in whole:
+    if " " not in whole:
         return whole
-    parts = re.split(r"( +)", whole)
     shown = [
-        sentinels.redacted(kind) if len(part) > 8 and (kind := kind_of_number(part, before)) else part
-        for part in parts
+        sentinels.redacted(kind) if (kind := kind_of_number(part, before)) else part
+        for part in whole.split(" ")
     ]
-    return "".join(shown)
+    return " ".join(shown)
 
 
 def kind_of_number(whole: str, before: str) -> str | None:
     """Return the kind of personal number that `whole` is, given the text before it; None when it is none."""
     whole = whole.translate(_PLAIN_SIGNS)
     digits = whole.translate(_NO_SIGNS)
+    if len(digits) < DIGITS_MIN:
+        return None
     context = before.lower()
     if _CARD.fullmatch(whole) and numbers.is_card(digits):
         return "card"
