@@ -274,11 +274,12 @@ lock: setup-dev ## Pin requirements/*.txt anew from pyproject.toml
 	@$(PY) -m uv $(UV_COMPILE) pyproject.toml --extra dev --extra bench --constraint requirements/run.txt --output-file requirements/dev.txt
 	@! grep -nE '^(--|-i )|https?://|file:' requirements/*.txt || { echo "error: a pinned file names a host or an option" >&2; exit 1; }
 
-# Not part of `make check`: it needs a network, and what it finds changes without a change of ours.
+# Not part of `make check`: it needs a network, and what it finds changes without a change of ours. Strict: a pin that nobody knows, as
+# behind a mirror without the data, is a failure and not a success.
 .PHONY: audit
 audit: setup-dev ## Compare the pins with the known vulnerabilities; needs a network
 	@$(PY) -m uv --version >/dev/null 2>&1 || $(PIP) install $(UV)
-	@$(PY) -m uv tool run --quiet pip-audit@2.9.0 --disable-pip --require-hashes -r requirements/run.txt -r requirements/dev.txt
+	@$(PY) -m uv tool run --quiet pip-audit@2.9.0 --strict --disable-pip --require-hashes -r requirements/run.txt -r requirements/dev.txt
 
 .PHONY: clean
 clean: ## Remove everything that can be made again, .venv included

@@ -24,7 +24,7 @@ from bench.timing import per_job
 from redrive import connect
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
-from redrive.engine.worker.dead_letter import FailedAttempt, letter_of
+from redrive.engine.worker.dead_letter import FailedAttempt, JobRedactor, letter_of
 from redrive.ops.audit import Actor
 from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.freeze import freeze
@@ -195,9 +195,9 @@ def letter_cost(*, holds_secret: bool) -> float:
 
     def many(troubles: Sequence[FailedAttempt]) -> None:
         for trouble in troubles:
-            letter_of(trouble, job, "stage", decision, None)
+            letter_of(trouble, JobRedactor(job), "stage", decision, None)
 
-    assert 3_000 < len(letter_of(trouble_of(0), job, "stage", decision, None).stack) < 6_000
+    assert 3_000 < len(letter_of(trouble_of(0), JobRedactor(job), "stage", decision, None).stack) < 6_000
     batches = [[trouble_of(200 * turn + place) for place in range(200)] for turn in range(1, ROUNDS + 1)]
     return min(per_job(200, partial(many, batch)) for batch in batches)
 

@@ -10,7 +10,7 @@ from typing import cast
 
 from bench.timing import per_job
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.engine.pipeline.pipeline import Stage
+from redrive.engine.pipeline.stage import Stage
 from redrive.store.sqlite.store import SqliteStore
 
 JOBS = 20_000

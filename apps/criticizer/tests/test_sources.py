@@ -6,7 +6,9 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import time
 import tracemalloc
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -328,3 +330,31 @@ def test_a_compressed_patch_is_not_unpacked(upstream: Upstream, settings: Settin
     assert result.letter is not None
     assert result.letter.code == ("SCHEMA_INVALID" if status == 200 else "NETWORK_TRANSIENT")
     assert peak < 20_000_000
+
+
+HEAD = "--- a/x\n+++ b/x\n"
+HOSTILE: Mapping[str, Callable[[int], str]] = {
+    "headers of files": lambda size: f"{HEAD}@@ -1,1 +1,1 @@\n" * (size // 32),
+    "empty hunks": lambda size: HEAD + "@@ -1,0 +1,0 @@\n" * (size // 16),
+    "one endless hunk": lambda size: f"{HEAD}@@ -1,99999999 +1,99999999 @@\n" + "+\n" * (size // 2),
+    "marks without lines": lambda size: f"{HEAD}@@ -1,99999999 +1,99999999 @@\n" + "\\\n" * (size // 2),
+    "a quoted path": lambda size: '+++ "' + "\\777" * (size // 4) + '"\n',
+    "the same new file": lambda size: "--- /dev/null\n+++ b/x\n" + "@@ -0,0 +1 @@\n+a\n" * (size // 17),
+    "many files": lambda size: "".join(f"+++ b/{n}\n@@ -0,0 +1 @@\n+\n" for n in range(size // 28)),
+}
+
+
+@pytest.mark.parametrize("patch", HOSTILE.values(), ids=HOSTILE)
+def test_parsing_a_hostile_patch_takes_linear_time(patch: Callable[[int], str]) -> None:
+    # Four times the patch: four times the time if it is linear, sixteen times if it is quadratic.
+    assert seconds_for(patch(256 * 1024)) < 9 * seconds_for(patch(64 * 1024))
+
+
+def seconds_for(text: str) -> float:
+    """Return the processor time of parsing a patch, the least of a few times."""
+    found: list[float] = []
+    for _ in range(5):
+        begun = time.process_time()
+        parse_patch(text)
+        found.append(time.process_time() - begun)
+    return min(found)

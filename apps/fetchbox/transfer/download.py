@@ -39,6 +39,8 @@ POOLS: Final = 8
 BLOCK: Final = 1 << 18
 """Bytes from which writing is worth the way to a thread."""
 _REST: Final = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+OCTETS: Final = "application/octet-stream"
+_TYPE: Final = re.compile(r"[\x20-\x7e]{1,255}")
 _PLAIN: Final = {"accept-encoding": "identity", "user-agent": "fetchbox"}
 
 
@@ -47,7 +49,7 @@ class Body(msgspec.Struct, frozen=True):
 
     size: int
     sha256: str
-    content_type: str = "application/octet-stream"
+    content_type: str = OCTETS
     status: int = 200
 
 
@@ -183,8 +185,7 @@ class Downloader:
         if total not in {None, size}:
             part.remove()
             raise _wrong_part(response)
-        kind = response.headers.get("content-type", "application/octet-stream")
-        return Body(size, digest.hexdigest(), kind, response.status_code)
+        return Body(size, digest.hexdigest(), _type_of(response), response.status_code)
 
     async def _client(self, proxy: Proxy | None) -> httpx.AsyncClient:
         # The cost of a connection pool grows with the square of its connections, so that several are faster than one.
@@ -231,7 +232,9 @@ async def _opened(
     """Send the request, and follow redirects; another origin does not get the headers of the task."""
     address = httpx.URL(url)
     for _ in range(REDIRECTS_MAX + 1):
-        request = client.build_request("GET", address, headers=headers)
+        # The library encodes texts as ASCII alone.
+        sent = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        request = client.build_request("GET", address, headers=sent)
         response = await client.send(request, stream=True)
         stack.push_async_callback(response.aclose)
         if not response.has_redirect_location:
@@ -270,12 +273,20 @@ def _wrong_part(response: httpx.Response) -> httpx.RemoteProtocolError:
     return httpx.RemoteProtocolError(problem, request=response.request)
 
 
+def _type_of(response: httpx.Response) -> str:
+    """Return the content type to store: an odd one makes a store refuse the object, or its library panic."""
+    found = response.headers.get("content-type", "")
+    return found if _TYPE.fullmatch(found) else OCTETS
+
+
 def _validator(response: httpx.Response) -> str:
     """Return what a later request can continue with: a strong ETag, or the date of the last change."""
     if response.headers.get("accept-ranges", "").lower() != "bytes":
         return ""
     tag = str(response.headers.get("etag", ""))
-    return tag if tag and not tag.startswith("W/") else str(response.headers.get("last-modified", ""))
+    found = tag if tag and not tag.startswith("W/") else str(response.headers.get("last-modified", ""))
+    # Another one could not be sent back.
+    return found if found.isascii() and found.isprintable() else ""
 
 
 async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
