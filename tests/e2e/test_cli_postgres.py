@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import struct
 import threading
@@ -20,7 +21,7 @@ from redrive.engine.worker.worker import RESEND_SECONDS
 from redrive.errors import StoreUnavailableError
 from redrive.testing import VirtualClock
 from tests.databases import Schemas
-from tests.e2e.shell import Shell, until
+from tests.e2e.shell import Shell, free_ports, until
 
 SECRET = "hunter2-of-the-test"
 Run = Callable[..., tuple[int, str]]
@@ -137,7 +138,10 @@ def test_a_worker_waits_for_a_server_that_starts(
         StoreUnavailableError(database="shop", cause="FATAL: the database system is shutting down"),
         StoreUnavailableError(database="shop", cause="FATAL: the database system is starting up"),
         None,
-        StoreUnavailableError(database="shop", cause="connection refused"),
+        StoreUnavailableError(database="shop", cause="Connection refused"),
+        StoreUnavailableError(database="shop", cause="Connection refused"),
+        None,
+        StoreUnavailableError(database="shop", cause="could not translate host name"),
     ]
 
     def connected(url: str) -> Redrive:
@@ -149,10 +153,37 @@ def test_a_worker_waits_for_a_server_that_starts(
     before = clock.monotonic()
 
     with connect_when_started(str(tmp_path / "jobs.db")):
-        assert clock.monotonic() - before == 2 * RESEND_SECONDS
+        assert clock.monotonic() - before == RESEND_SECONDS + 2 * RESEND_SECONDS
     assert caplog.text.count("waiting for the database") == 2
-    with pytest.raises(StoreUnavailableError, match="connection refused"):
+    with pytest.raises(StoreUnavailableError, match="Connection refused"):
         connect_when_started("shop")
+    before = clock.monotonic()
+    with connect_when_started(str(tmp_path / "jobs.db"), is_awaited=True):
+        assert clock.monotonic() - before == RESEND_SECONDS
+    with pytest.raises(StoreUnavailableError, match="translate host name"):
+        connect_when_started("shop", is_awaited=True)
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_waits_for_its_server_is_ended_by_a_signal(shell: Shell, number: int) -> None:
+    worker = shell.start("worker", "flows:orders", "--database-url", address(free_ports(1)))
+    assert worker.stderr is not None
+    warning = worker.stderr.readline()
+
+    worker.send_signal(number)
+
+    assert worker.wait(20) == 0
+    assert "waiting for the database" in warning
+    assert "Connection refused" in warning
+    assert SECRET not in warning + worker.stderr.read()
+
+
+def test_a_worker_that_is_to_end_by_itself_does_not_wait_for_a_server(run: Run) -> None:
+    code, output = run("worker", "flows:orders", "--until-idle", "--database-url", address(free_ports(1)))
+
+    assert code != 0
+    assert_one_line(output, "Connection refused", "Check that the server runs")
 
 
 @pytest.fixture

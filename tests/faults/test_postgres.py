@@ -18,6 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from redrive import Pipeline, connect
 from tests.faults.flows import Order
 from tests.faults.herd import ROOT, Herd, ServerScene, until, with_pid
 from tests.faults.proxy import Proxy
@@ -67,6 +68,31 @@ def test_workers_survive_a_server_that_is_restarted_at_once(
     with at_work(scene):
         server.stop()
         server.start()
+
+
+def test_workers_that_start_before_their_server_wait_for_it(server: PostgresServer, tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text(
+        "from redrive import Pipeline, stage\n@stage\ndef double(number: int) -> int:\n    return 2 * number\n"
+        "flow = Pipeline('early', [double])\n"
+    )
+    address = f"{server.address}?schema=early"
+    words = [sys.executable, "-m", "redrive.cli", "worker", "early:flow", "--processes", "2"]
+    connect(address).close()
+    log = tmp_path / "log"
+    server.stop()
+    try:
+        with log.open("wb") as errors:
+            workers = subprocess.Popen([*words, "--database-url", address], cwd=tmp_path, stderr=errors)
+        until(lambda: log.read_text().count("waiting for the database") >= 2)
+    finally:
+        server.start()
+    with connect(address) as rd:
+        until(lambda: len(rd.pipelines.workers()) == 2, what=log.read_text())
+        job = rd.submit(Pipeline.ref("early", payload=int), 4)
+
+        assert job.result(30) == 8
+    workers.terminate()
+    assert workers.wait(30) == 0, log.read_text()
 
 
 def test_workers_survive_that_all_their_connections_are_ended_again_and_again(

@@ -7,14 +7,16 @@ queued in a stage that the pipeline no longer has.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NoReturn
 
 import typer
 
@@ -41,6 +43,10 @@ logger = logging.getLogger("redrive.cli")
 LOOPBACK: Final = "127.0.0.1"
 STARTS: Final = "the database system is"
 """What PostgreSQL says while it starts, recovers or shuts down."""
+NOBODY: Final = (os.strerror(errno.ECONNREFUSED), "accepting connections on that socket")
+"""What libpq says while nobody listens at an address."""
+WAIT_MAX: Final = 5.0
+"""The longest time between two tries to connect."""
 
 
 Metrics = Annotated[
@@ -140,7 +146,7 @@ class _Settings:
 def _work(pipelines: Sequence[Pipeline], how: _Settings) -> int:
     """Work in this process."""
     counting = measured(how.database_url, how.host, how.metrics, how.count_in)
-    with connect_when_started(how.database_url) as rd, counting:
+    with connect_when_started(how.database_url, is_awaited=not how.until_idle) as rd, counting:
         _report_served(rd, pipelines)
         ending = rd.work(
             pipelines,
@@ -155,17 +161,36 @@ def _work(pipelines: Sequence[Pipeline], how: _Settings) -> int:
     return HELD if ending == "held" else DONE
 
 
-def connect_when_started(database_url: str | None) -> Redrive:
-    """Connect; while its server starts or stops, wait as a worker does that runs already."""
-    outage, clock = Outage(logger), CURRENT.get().clock
-    while True:
-        try:
-            return connect(database_url)
-        except StoreUnavailableError as error:
-            if STARTS not in error.cause:
-                raise
-            outage.failed("waiting for the database: %s", error)
-            clock.sleep(RESEND_SECONDS)
+def connect_when_started(database_url: str | None, *, is_awaited: bool = False) -> Redrive:
+    """Connect; while its server starts or stops, wait as a worker does that runs already.
+
+    With `is_awaited`, also while nobody listens: a machine may be up before its database. A signal ends the command.
+    """
+    outage, clock, wait = Outage(logger), CURRENT.get().clock, RESEND_SECONDS
+    passing = (STARTS, *NOBODY) if is_awaited else (STARTS,)
+    with ExitStack() as stack:
+        while True:
+            try:
+                return connect(database_url)
+            except StoreUnavailableError as error:
+                if not any(text in error.cause for text in passing):
+                    raise
+                if wait == RESEND_SECONDS:
+                    _end_on_signals(stack)
+                outage.failed("waiting for the database: %s", error)
+            clock.sleep(wait)
+            wait = min(2 * wait, WAIT_MAX)
+
+
+def _end_on_signals(stack: ExitStack) -> None:
+    """End at once on SIGTERM and SIGINT, as a worker that has nothing to settle."""
+
+    def end(*_: object) -> NoReturn:
+        # Not an Exception: the handlers of a log, in which this may happen, keep those to themselves.
+        raise SystemExit(DONE)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        stack.callback(signal.signal, number, signal.signal(number, end))
 
 
 def _supervise(targets: Sequence[str], processes: int, how: _Settings) -> int:
