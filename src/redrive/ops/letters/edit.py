@@ -96,26 +96,6 @@ class Change(TypedDict, total=False):
     pipeline: Pipeline | None
 
 
-class _Values(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of a letter's job, as it is stored."""
-
-    state: LetterState
-    job: int
-    status: JobState
-    erased_at: float | None
-    pipeline: str
-    stage: str
-    original: bytes | None
-    edit: int | None
-    edited: bytes | None
-    may_be_supplied: bool
-
-    @property
-    def present(self) -> bytes | None:
-        """The value a replay would start with."""
-        return self.original if self.edited is None else self.edited
-
-
 def value_for_edit(store: Store, letter: int, part: Part = "input") -> View:
     """Return a value as it would be replayed now; raises like `edit` if it cannot be edited."""
     values = _editable(store, letter, part)
@@ -220,7 +200,7 @@ def commit(store: Store, made: Draft, by: Actor) -> EditResult:
     return EditResult(id=answer[1][0], diff=made.diff, unknown_fields=made.unknown_fields)
 
 
-def _supply(values: _Values, made: Draft) -> list[Step]:
+def _supply(values: triage_sql.LetterValue, made: Draft) -> list[Step]:
     """Return the steps that give a job without values the one it starts with."""
     dispatch = _BESIDE[made.part]
     is_small = len(made.after) <= INLINE_MAX
@@ -255,30 +235,30 @@ def read_letter_value(store: Store, letter: int, part: Part, by: Actor) -> bytes
     return values.present
 
 
-def _editable(store: Store, letter: int, part: Part) -> _Values:
+def _editable(store: Store, letter: int, part: Part) -> triage_sql.LetterValue:
     """Return the part to edit; raises ReplayRefusedError if it must not be edited."""
     values = _replayable(store, letter, part)
-    if values.state is LetterState.DISCARDED:
+    if values.state == LetterState.DISCARDED:
         raise _refused(letter, "it is discarded", f"redrive dlq restore {letter} brings it back.")
     return values
 
 
-def _replayable(store: Store, letter: int, part: Part) -> _Values:
+def _replayable(store: Store, letter: int, part: Part) -> triage_sql.LetterValue:
     """Return a part of a letter that waits or is discarded; raises ReplayRefusedError if a replay can never start with it."""
     one_of("part", part, PARTS)
     check_ids(store, (letter,))
     rows = store.query(triage_sql.letter_values(letter=letter, part=part))
     if not rows:
         raise _refused(letter, "its job was pruned", "There is nothing left to edit.")
-    values = msgspec.convert(rows[0]._asdict(), _Values)
+    values = rows[0]
     if (
         part == "payload"
         and values.edited is None
         and (past := edit_history.kept_edits(store, values.job, letter, part))
     ):
         # A restart would start with the edit of an earlier round, too.
-        values = msgspec.structs.replace(values, edited=past[-1].after)
-    if values.state not in {*LIVE, LetterState.DISCARDED} or values.status is not JobState.FAILED:
+        values = values._replace(edited=past[-1].after)
+    if values.state not in {*LIVE, LetterState.DISCARDED} or values.status != JobState.FAILED:
         raise _refused(
             letter,
             f"it is {values.state}, and its job {values.job} is {values.status}",
@@ -301,7 +281,7 @@ def _check_one_way(letter: int, *ways: bool) -> None:
         )
 
 
-def _original(store: Store, letter: int, values: _Values, part: Part) -> bytes:
+def _original(store: Store, letter: int, values: triage_sql.LetterValue, part: Part) -> bytes:
     """Return a part as it was before its first edit."""
     past = edit_history.kept_edits(store, values.job, letter, part)
     if not past:
@@ -315,7 +295,7 @@ def _original(store: Store, letter: int, values: _Values, part: Part) -> bytes:
 
 def _new_value(
     letter: int,
-    values: _Values,
+    values: triage_sql.LetterValue,
     *,
     value: bytes | None,
     patch: bytes | None,
@@ -343,7 +323,7 @@ def _check_placeholders(before: bytes | None, after: bytes) -> None:
         )
 
 
-def _checked_by(values: _Values, part: Part, after: bytes, pipeline: Pipeline) -> Codec:
+def _checked_by(values: triage_sql.LetterValue, part: Part, after: bytes, pipeline: Pipeline) -> Codec:
     """Return the codec of the stage a value is for; refuse a value that does not fit."""
     if pipeline.name != values.pipeline:
         raise ConfigurationError(

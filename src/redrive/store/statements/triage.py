@@ -31,6 +31,11 @@ class LetterValue(NamedTuple):
     edited: bytes | None
     may_be_supplied: bool
 
+    @property
+    def present(self) -> bytes | None:
+        """The value a replay would start with."""
+        return self.original if self.edited is None else self.edited
+
 
 class EditedValue(NamedTuple):
     before: bytes | None
