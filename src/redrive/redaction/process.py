@@ -165,7 +165,11 @@ def _in_parts(payload: Mapping[str, str], read: int, *, is_start: bool) -> _Part
 
 def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> object:
     """Return a structure of the same shape as `value` without secrets; `value` is not changed."""
-    sought = _indexed(payload) if payload else None
+    if not payload:
+        # Not by `redact`: the values of a structure would fill the cache of messages.
+        literals = (_now_known().literals,)
+        return StructureRedactor(lambda text: redact_with(text, literals)).value(value)
+    sought = _indexed(payload)
     return StructureRedactor(lambda text: redact(text, sought)).value(value)
 
 
