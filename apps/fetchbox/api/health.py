@@ -12,6 +12,8 @@ from apps.fetchbox.transfer.storage import Buckets
 from redrive import Redrive, classify
 from redrive.engine.runtime import CURRENT
 from redrive.sinks.nats import connected
+from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.statements import workers as worker_sql
 
 SECONDS: Final = 3.0
 ALL: Final = ("store", "storage", "broker", "workers")
@@ -45,7 +47,7 @@ class Health:
         return states
 
     async def _store(self) -> None:
-        await asyncio.to_thread(self._rd.store.query, "schema_version")
+        await asyncio.to_thread(self._rd.store.query, upkeep_sql.schema_version())
 
     async def _broker(self) -> None:
         if self._settings.nats_url:
@@ -53,9 +55,9 @@ class Health:
             await client.close()
 
     async def _workers(self) -> None:
-        rows = await asyncio.to_thread(self._rd.store.query, "workers")
+        rows = await asyncio.to_thread(self._rd.store.query, worker_sql.workers())
         now = CURRENT.get().clock.wall()
-        if not any(float(str(row[6])) > now for row in rows):
+        if not any(row.expires_at > now for row in rows):
             raise NoWorkerError
 
 
