@@ -31,6 +31,7 @@ from redrive.store.protocol import Store
 from redrive.store.records import Part
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import transfer as transfer_sql
+from redrive.store.statements.letters import LetterRow
 
 FORMAT: Final = 1
 """The version of the format; a reader refuses versions it does not know."""
@@ -161,10 +162,13 @@ def _log(store: Store, frozen: FrozenSet, by: Actor) -> None:
 def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[bytes]:
     installation = installation_of(store)
     for ids in frozen_steps(store, frozen, step=STEP):
-        rows = store.query(transfer_sql.exported_letters(ids=ids))
+        with store.reading() as moment:
+            rows = moment.query(transfer_sql.exported_letters(ids=ids))
+            jobs = {job.letter: job for job in moment.query(transfer_sql.exported_jobs(ids=ids))}
         acts = _acts_on(store, ids, {row.replay for row in rows})
         for row in rows:
-            yield _ENCODER.encode(_line_of(store, installation, row, acts, with_values=with_values)) + b"\n"
+            found = row, jobs[row.id]
+            yield _ENCODER.encode(_line_of(store, installation, found, acts, with_values=with_values)) + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,17 +193,24 @@ def _acts_on(store: Store, ids: list[int], replays: Iterable[int | None]) -> _Ac
 
 
 def _line_of(
-    store: Store, here: Installation, row: transfer_sql.ExportedRow, many: _Acts, *, with_values: bool
+    store: Store,
+    here: Installation,
+    found: tuple[LetterRow, transfer_sql.JobOfLetter],
+    many: _Acts,
+    *,
+    with_values: bool,
 ) -> ExportedLine:
+    row, of_job = found
     letter, job = row.id, row.job
-    facts = letter_facts(row) | {"fingerprint": row.group, "created_at": instant(row.created_at)}
+    facts = letter_facts(row) | of_job._asdict()
+    facts |= {"fingerprint": row.group, "created_at": instant(of_job.created_at)}
     named = (*acts_on(store, Subject("letter", letter)), *acts_on(store, Subject("job", job)))
     replays = [] if row.replay is None else many.by_replay[row.replay]
     acts = in_order([*map(operation_of, named), *many.by_letter.get(letter, []), *replays])
     safe = _redacted({**facts, "key": None, "owner": None})
     safe |= {"key": unchanged(row.key), "owner": unchanged(row.owner)}
-    safe["origin"] = row.origin or origin_of(job, here.ids)
-    values = _values_of(store, job, letter) if with_values and row.erased_at is None else None
+    safe["origin"] = of_job.origin or origin_of(job, here.ids)
+    values = _values_of(store, job, letter) if with_values and of_job.erased_at is None else None
     return ExportedLine(
         redrive_export=FORMAT,
         origin=here.ids[0][0],

@@ -19,7 +19,6 @@ from redrive.errors import LetterNotFoundError
 from redrive.ops.suggest import LAST_ID, id_hint
 from redrive.store.reader import Reader
 from redrive.store.statements import letters as letter_sql
-from redrive.store.statements import transfer as transfer_sql
 
 PAST: Final = frozenset({"resolved", "returned"})
 """States of letters whose replay has ended."""
@@ -112,7 +111,7 @@ def lines_of(store: Reader, ids: Sequence[int]) -> list[LetterLine]:
 
 
 def letter_facts(
-    row: letter_sql.LetterLine | letter_sql.LetterRow | transfer_sql.ExportedRow,
+    row: letter_sql.LetterLine | letter_sql.LetterRow,
 ) -> dict[str, object]:
     """Return the columns of a letter by name, as their Python types."""
     facts: dict[str, object] = row._asdict()

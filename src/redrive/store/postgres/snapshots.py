@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of one moment of a database on a server, each on a connection of its own: no writer waits for them, and they wait for none.
+"""Reads of one moment of a database on a server, on connections of their own, in transactions that only read.
 
-A connection is kept for the next read.
+A kept connection may be lost by now; then another one is made.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from typing import Final, TypeVar
+from contextlib import AbstractContextManager
+from typing import TypeVar
 
 import psycopg
 
 from redrive.store.postgres.connection import Link, Server
 from redrive.store.postgres.session import SQL
 from redrive.store.records import Call
+from redrive.store.snapshots import Snapshots
 
-KEPT_MAX: Final = 4
-"""Connections that are kept for the next reads."""
 R = TypeVar("R")
 
 
@@ -36,50 +34,22 @@ class Snapshot:
         return asked.decode(rows)
 
 
-class Snapshots:
-    """The connections of a store that only read."""
+class ServerSnapshots(Snapshots[Link]):
+    """The connections of a store on a server that only read."""
+
+    errors = psycopg.Error
+    lost = (psycopg.OperationalError,)
 
     def __init__(self, server: Server) -> None:
+        super().__init__()
         self._server = server
-        self._mutex = threading.Lock()
-        self._free: list[Link] = []
-        self._is_closed = False
 
-    def take(self) -> Link:
-        """Return a connection in a transaction that sees one moment; a kept one may be lost by now."""
-        with self._mutex:
-            link = self._free.pop() if self._free else None
-        if link is not None:
-            with suppress(psycopg.OperationalError):
-                self._begin(link)
-                return link
-            link.close()
-        link = self._server.connect()
-        self._begin(link)
-        return link
+    def opened(self) -> Link:
+        """See `Snapshots.opened`."""
+        return self._server.connect()
 
-    def _begin(self, link: Link) -> None:
-        link.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    def begin(self, connection: Link) -> None:
+        """See `Snapshots.begin`."""
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         # The moment is that of the first statement.
-        link.execute(self._server.settings if self._server.is_pooled else "SELECT 1")
-
-    def give_back(self, link: Link) -> None:
-        """End the transaction, and keep the connection for the next one."""
-        try:
-            link.execute("ROLLBACK")
-        except psycopg.Error:
-            link.close()
-            return
-        with self._mutex:
-            is_kept = not self._is_closed and len(self._free) < KEPT_MAX
-            if is_kept:
-                self._free.append(link)
-        if not is_kept:
-            link.close()
-
-    def close(self) -> None:
-        """Close the connections; one that is in use closes when it is given back."""
-        with self._mutex:
-            self._is_closed = True
-            while self._free:
-                self._free.pop().close()
+        connection.execute(self._server.settings if self._server.is_pooled else "SELECT 1")

@@ -28,7 +28,7 @@ from redrive.store.postgres.listen import ListenSignal, channel_of
 from redrive.store.postgres.migrations import SCHEMA_VERSION, open_schema, version_of
 from redrive.store.postgres.session import Session
 from redrive.store.postgres.settle import NotAsRememberedError, NotAtOnceError, at_once
-from redrive.store.postgres.snapshots import Snapshot, Snapshots
+from redrive.store.postgres.snapshots import ServerSnapshots, Snapshot
 from redrive.store.postgres.stage_transactions import ServerStageTransactions
 from redrive.store.postgres.submit import Submission, is_copied
 from redrive.store.postgres.transactions import Transactions
@@ -73,7 +73,7 @@ class PostgresStore:
         self.address = address_of(url)
         self._server = Server(self.address)
         self._transactions = Transactions(self._server)
-        self._snapshots = Snapshots(self._server)
+        self._snapshots = ServerSnapshots(self._server)
         self.maintenance = Maintenance(self)
         """See `Store.maintenance`."""
         self._has_own_clock = clock == "server"

@@ -9,9 +9,13 @@ SELECT id FROM installations ORDER BY number DESC LIMIT 1;
 SELECT id, first_job, first_letter, secret FROM installations ORDER BY number DESC;
 
 -- name: exported_letters
-SELECT {letter_columns}, lanes.position, jobs.status, jobs.priority, jobs.created_at, jobs.erased_at, jobs.origin, jobs.restarts
-FROM letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
+SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.id = {given_ids} ORDER BY letter.id;
+
+-- name: exported_jobs
+SELECT letter.id AS letter, lanes.position, jobs.status, jobs.priority, jobs.created_at, jobs.erased_at, jobs.origin, jobs.restarts
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id
+WHERE letter.id = {given_ids};
 
 -- name: exported_values
 -- The payload of a job, and the input of its present stage; that one is NULL while it is the payload.

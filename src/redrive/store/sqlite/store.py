@@ -57,7 +57,7 @@ from redrive.store.sqlite.identity import identify
 from redrive.store.sqlite.migrations import Older, migrate, needs_migration, newest
 from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
-from redrive.store.sqlite.snapshots import Snapshot, Snapshots
+from redrive.store.sqlite.snapshots import FileSnapshots, Snapshot
 from redrive.store.sqlite.submit import Submission
 from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.text import statements_of
@@ -93,7 +93,7 @@ class SqliteStore:
         self._pipelines: dict[LaneId, str] = {}
         self.callers = FileTransactions(self._path, self._pipelines)
         """See `Store.callers`."""
-        self._snapshots = Snapshots(self._path, self._copy if self._file_lock is None else None)
+        self._snapshots = FileSnapshots(self._path, self._copy if self._file_lock is None else None)
         is_file = self._file_lock is not None
         self.maintenance = Maintenance(self, functools.partial(copy_file, Path(path)) if is_file else None)
         """See `Store.maintenance`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from redrive.store.records import Part
+from redrive.store.statements.letters import LetterRow
 from redrive.store.statements.statement import statement
 
 
@@ -19,37 +20,8 @@ class InstallationRow(NamedTuple):
     secret: bytes
 
 
-class ExportedRow(NamedTuple):
-    id: int
-    state: str
-    round: int
-    code: str
-    category: str
-    message: str
-    exception: str
-    last_stack: str
-    group: str
-    sanitized_context: bytes
-    reason: str
-    first_failure_at: float
-    last_failure_at: float
-    job: int
-    is_escalated: bool
-    verdict: str | None
-    replay: int | None
-    follows: int | None
-    diagnosis: str | None
-    assignee: str | None
-    closed_at: float | None
-    pipeline: str
-    stage: str
-    owner: str | None
-    key: str | None
-    followed_by: int | None
-    evidence: str | None
-    is_safe: bool
-    is_retryable: bool
-    receipts: str
+class JobOfLetter(NamedTuple):
+    letter: int
     position: int
     status: str
     priority: int
@@ -99,7 +71,9 @@ def installation() -> str: ...
 @statement
 def installations() -> InstallationRow: ...
 @statement
-def exported_letters(*, ids: list[int]) -> ExportedRow: ...
+def exported_letters(*, ids: list[int]) -> LetterRow: ...
+@statement
+def exported_jobs(*, ids: list[int]) -> JobOfLetter: ...
 @statement
 def exported_values(*, job: int) -> JobValues: ...
 @statement

@@ -7,7 +7,7 @@ When a breaker opens, or how many calls a limit allows, is decided elsewhere; he
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.breaker import Breaker
@@ -28,10 +28,10 @@ from redrive.testing.conformance.shop import BY, LARGE, ShopScene, ShopTests
 class _Basket:
     """A sink that keeps what it receives, after it has refused once."""
 
-    name: ClassVar[str] = "basket"
-    payload: ClassVar[str] = "include"
-    input: ClassVar[str] = "include"
-    received: list[Any] = field(default_factory=list)
+    name: str = "basket"
+    payload: str = "include"
+    input: str = "include"
+    received: list[Any] = field(default_factory=list[Any])
     refusals: int = 1
 
     def deliver(self, letter: object) -> str:

@@ -26,8 +26,11 @@ def found(store: Store, **which: object) -> list[int]:
     frozen = freeze(store, chosen)
     ids = [letter for step in frozen_steps(store, frozen) for letter in step]
     first = list_letters(store, chosen, limit=2)
-    rest = [] if first.next_cursor is None else list_letters(store, chosen, before=first.next_cursor).letters
-    listed = sorted(line.id for line in (*first.letters, *rest))
+    listed = sorted(line.id for line in first.letters)
+    if first.next_cursor is not None:
+        listed = sorted(
+            [*listed, *(line.id for line in list_letters(store, chosen, before=first.next_cursor).letters)]
+        )
     counted = sum(sum(group.states.values()) for group in list_groups(store, chosen).groups)
     agree((listed, frozen.count, counted), (ids, len(ids), len(ids)))
     return ids
@@ -49,9 +52,11 @@ class LetterTests(ShopTests):
         group = shop.rd.letters.show(1).letter.group
 
         agree(found(store), [1, 2, 3, 4])
-        agree((found(store, owner="ann"), found(store, owner="ann", code="NETWORK_RESET")), ([1, 4], []))
+        agree(found(store, owner="ann"), [1, 4])
+        holds(not found(store, owner="ann", code="NETWORK_RESET"))
         agree((found(store, key="k1"), found(store, run=run)), ([1], [2, 3]))
-        agree((found(store, assignee="bob"), found(store, escalated=True)), ([2], []))
+        agree(found(store, assignee="bob"), [2])
+        holds(not found(store, escalated=True))
         by_assignee = letter_sql.count_by_assignee(
             which=LetterFilter(assignee="bob").terms(), after=0, last=9
         )

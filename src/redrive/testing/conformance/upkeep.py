@@ -46,16 +46,13 @@ class UpkeepTests(ShopTests):
         self, store: Store, shop: ShopScene
     ) -> None:
         """The jobs are older than their run may be."""
-        run = shop.rd.run(shop.pipeline, ["a", "b"], failure_budget=None).id
+        shop.rd.run(shop.pipeline, ["a", "b"], failure_budget=None)
         shop.clock.advance(100)
 
         agree(shop.rd.prune(runs=50), {"runs": 1})
 
-        agree(
-            (shop.rd.runs.latest(), [shop.rd.jobs.show(job).facts.run for job in (1, 2)]),
-            ([], [None, None]),
-        )
-        agree(run, 1)
+        holds(not shop.rd.runs.latest())
+        agree([shop.rd.jobs.show(job).facts.run for job in (1, 2)], [None, None])
         holds(not has_problems(examine(store, is_deep=True)))
 
     def test_a_run_is_opened_labelled_cancelled_and_read(self, store: Store, shop: ShopScene) -> None:
