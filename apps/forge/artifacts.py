@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from redrive import RedriveError
+
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 class Artifacts:
@@ -39,8 +43,12 @@ class Artifacts:
         """Return the content with this digest.
 
         Raises:
-            RedriveError: it is not there, or the file was changed.
+            RedriveError: it is no digest, it is not there, or the file was changed.
         """
+        if not _DIGEST.fullmatch(digest):
+            # A path: what it leads to may be endless, or anybody's.
+            problem, hint = "what is to be read is not the digest of an artefact", "Use what keep() returned."
+            raise RedriveError(problem, hint=hint)
         try:
             content = self._path(digest).read_bytes()
         except OSError:

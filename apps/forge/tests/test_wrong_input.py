@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from apps.forge.artifacts import Artifacts
 from apps.forge.folder import RunFolder
 from apps.forge.spec import load_spec
 from apps.forge.tests.conftest import Forge, numbered, read_lines
-from redrive import ConfigurationError
+from redrive import ConfigurationError, RedriveError
 from redrive.testing import VirtualClock
 
 SPEC = "apps.forge.tests.flows:plain"
@@ -251,3 +252,12 @@ spec = Forge(name="twice", stages=[one, two])
     assert code == 2
     assert "Limit(model)" in said
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("digest", ["aa{}", "../../x", "", "A" * 64])
+def test_an_artefact_is_read_by_its_digest_and_never_by_a_path(tmp_path: Path, digest: str) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"x")
+
+    with pytest.raises(RedriveError, match="not the digest of an artefact"):
+        Artifacts(tmp_path / "artifacts").read(digest.format(other))

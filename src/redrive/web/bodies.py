@@ -56,6 +56,8 @@ def decode_json(body: bytes, kind: type[_T]) -> _T:
         return cast("_T", decoder.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BodyInvalidError(problem=str(error)) from error
+    except RecursionError:
+        raise BodyInvalidError(problem="it is nested too deep") from None
 
 
 async def stream_limited(

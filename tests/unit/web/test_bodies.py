@@ -136,6 +136,12 @@ class Thing(msgspec.Struct):
     number: int
 
 
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000])
+def test_json_that_is_nested_too_deep_is_refused_and_no_bug(body: bytes) -> None:
+    with pytest.raises(BodyInvalidError, match="nested too deep"):
+        decode_json(body, list)
+
+
 def test_json_becomes_a_value_and_what_does_not_fit_is_refused_by_its_place() -> None:
     assert decode_json(b'{"number": 3}', Thing) == Thing(3)
     with pytest.raises(BodyInvalidError, match=r"at `\$\.number`"):
