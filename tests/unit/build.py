@@ -26,7 +26,7 @@ from tests.inline import InlineThreads, NoProcesses, at_once, inline_parts
 
 T = TypeVar("T")
 
-STUCK_SECONDS = 20.0
+STUCK_SECONDS = 60.0
 STEADY = RetryPolicy(3, Backoff.exponential(1, jitter=Jitter.none()))
 ONCE = RetryPolicy(1)
 

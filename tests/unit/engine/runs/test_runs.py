@@ -258,7 +258,7 @@ def test_the_source_is_not_read_far_ahead(filed: Redrive, monkeypatch: pytest.Mo
 
     def source() -> Iterator[int]:
         nonlocal read
-        for number in range(500):
+        for number in range(120):
             read += 1
             ahead.append(read - done)
             yield number
@@ -270,7 +270,7 @@ def test_the_source_is_not_read_far_ahead(filed: Redrive, monkeypatch: pytest.Mo
 
     report = filed.run(one_stage(count, "court"), source(), concurrency=1)
 
-    assert report.succeeded == 500
+    assert report.succeeded == 120
     # A window of twenty, a batch that is being read, and one that waits to be submitted.
     assert max(ahead) <= 20 + 2 * 10
 
