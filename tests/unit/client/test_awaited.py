@@ -78,7 +78,7 @@ def test_the_whole_way_back_from_async_code(address: Address) -> None:
     async def scene() -> None:
         async with connect(address("jobs")) as rd:
             ids = await rd.submit_many(SHOP, [{"amount": -1}, {"amount": -2}])
-            await rd.work([SHOP], until_idle=True)
+            await rd.work([SHOP], until_idle=True, concurrency=1)
             (group,) = await rd.letters.groups(pipeline="shop")
             chosen = await rd.letters.choose(group=group.fingerprint)
             with pytest.raises(EvidenceMissingError):
@@ -90,7 +90,7 @@ def test_the_whole_way_back_from_async_code(address: Address) -> None:
             await rd.letters.edit(2, value=b'{"amount": 8}', pipeline=SHOP)
             back = await rd.jobs.retry(ids[0], actor="ann", reason="first one")
             begun = await rd.replays.start(pipeline="shop", reason="the rest")
-            await rd.work([SHOP], until_idle=True)
+            await rd.work([SHOP], until_idle=True, concurrency=1)
 
             assert back.status == "queued"
             assert await (await rd.job(ids[0])).result(0) == 7
@@ -110,7 +110,7 @@ def test_an_export_is_given_line_by_line_however_many_steps_it_takes(
     async def scene() -> tuple[list[bytes], int]:
         async with connect(address("jobs")) as rd:
             await rd.submit_many(SHOP, [{"amount": -1}] * 5)
-            await rd.work([SHOP], until_idle=True)
+            await rd.work([SHOP], until_idle=True, concurrency=1)
             lines = [line async for line in rd.letters.export(pipeline="shop")]
         async with connect(address("other")) as rd:
             taken = await rd.letters.import_(lines)
@@ -157,7 +157,7 @@ def test_the_store_is_asked_on_a_thread_and_never_on_the_loop(
     async def scene() -> None:
         async with connect(address("jobs")) as rd:
             await rd.submit(SHOP, {"amount": -1})
-            await rd.work([SHOP], until_idle=True)
+            await rd.work([SHOP], until_idle=True, concurrency=1)
             watch(rd.face.store)
             await rd.letters.list()
             await rd.letters.show(1)

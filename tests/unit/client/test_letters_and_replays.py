@@ -31,7 +31,7 @@ SHOP = Pipeline("shop", [pay], replay=ReplayRules())
 @pytest.fixture(autouse=True)
 def _two_failed_orders(rd: Redrive) -> None:
     rd.submit_many(SHOP, [{"amount": -1}, {"amount": -2}, {"amount": 3}])
-    rd.work([SHOP], until_idle=True)
+    rd.work([SHOP], until_idle=True, concurrency=1)
 
 
 def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
@@ -48,7 +48,7 @@ def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
         rd.letters.edit(letter, value=b'{"amount": 7}', pipeline=SHOP)
     assert rd.letters.validate(pipelines=[SHOP], pipeline="shop").is_fine
     begun = rd.replays.start(pipeline="shop", canary=(1,), rate=1_000.0, actor="ann", reason="corrected")
-    rd.work([SHOP], until_idle=True)
+    rd.work([SHOP], until_idle=True, concurrency=1)
     closed = rd.replays.close(begun.id, note="all paid")
 
     assert (closed.recovered, closed.status, closed.note) == (2, "done", "all paid")
@@ -92,9 +92,9 @@ def test_an_escalation_is_logged_told_to_the_hook_and_chosen(
 ) -> None:
     heard: list[Event] = []
     shop = Pipeline("shop", [pay], replay=ReplayRules(evidence="optional"), on_dead=heard.append)
-    rd.work([shop], until_idle=True)
+    rd.work([shop], until_idle=True, concurrency=1)
     rd.jobs.retry(1)
-    rd.work([shop], until_idle=True)
+    rd.work([shop], until_idle=True, concurrency=1)
 
     assert "dead letter 3 is escalated" in caplog.text
     assert [event.is_escalated for event in heard] == [True]
@@ -155,7 +155,7 @@ def test_values_leave_a_program_on_record(address: Address) -> None:
     free = Pipeline("shop", [pay], replay=ReplayRules(export="include"))
     with connect(address("jobs")) as rd:
         rd.submit(free, {"amount": -1})
-        rd.work([free], until_idle=True)
+        rd.work([free], until_idle=True, concurrency=1)
 
         lines = list(rd.letters.export(with_values=True, actor="ann", reason="a copy for the tests"))
 
@@ -170,7 +170,7 @@ def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) ->
     )
     begun = rd.replays.start(pipeline="shop")
     waiting = findings(rd, "replays")
-    rd.work([SHOP], until_idle=True)
+    rd.work([SHOP], until_idle=True, concurrency=1)
     stopped = findings(rd, "replays")
 
     assert rd.replays.resume(begun.id).status == "running"

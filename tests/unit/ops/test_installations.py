@@ -55,7 +55,7 @@ class Shop:
     def work(self, rd: Redrive, *numbers: int) -> None:
         for number in numbers:
             rd.submit(self.pipeline, number)
-        rd.work([self.pipeline], until_idle=True)
+        rd.work([self.pipeline], until_idle=True, concurrency=1)
 
 
 @pytest.fixture

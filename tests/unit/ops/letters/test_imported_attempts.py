@@ -44,7 +44,7 @@ def here(address: Address, clock: VirtualClock) -> Generator[Redrive]:
     with connect(address("here")) as opened:
         opened.submit(SHOP, "a")
         opened.submit(SHOP, "b")
-        opened.work([SHOP], until_idle=True)
+        opened.work([SHOP], until_idle=True, concurrency=1)
         yield opened
 
 
@@ -126,7 +126,7 @@ def test_an_export_has_the_acts_done_by_group_by_filter_and_in_a_replay_of_many(
     triage.note(here.store, freeze(here.store, LetterFilter(pipeline="shop")), ANN, text="both")
     triage.note(here.store, freeze(here.store, LetterFilter(ids=(2,))), ANN, text="this one")
     replays.start(here.store, LetterFilter(ids=(1,)), ANN, plan=plan_of())
-    here.work([SHOP], until_idle=True)
+    here.work([SHOP], until_idle=True, concurrency=1)
 
     first, second = (
         [(each["verb"], each["subject"]) for each in json.loads(line)["operations"]]

@@ -30,7 +30,7 @@ DOORS = Pipeline("doors", [enter], replay=RULES)
 def _two_failed_jobs(rd: Redrive) -> None:
     for words in (SECRET, OTHER):
         rd.submit(DOORS, {"words": words}, owner="ann")
-    rd.work([DOORS], until_idle=True)
+    rd.work([DOORS], until_idle=True, concurrency=1)
 
 
 def stored(rd: Redrive) -> str:
@@ -137,7 +137,7 @@ def test_no_value_is_read_when_nothing_is_written(rd: Redrive, monkeypatch: pyte
 
 def test_the_name_of_who_looks_after_a_letter_stays_although_a_payload_has_it(rd: Redrive) -> None:
     rd.submit(DOORS, {"words": "ann.smith"})
-    rd.work([DOORS], until_idle=True)
+    rd.work([DOORS], until_idle=True, concurrency=1)
 
     rd.letters.assign(rd.letters.choose(ids=[3]), assignee="ann.smith", actor="ann.smith")
 
@@ -161,7 +161,7 @@ def test_the_note_that_closes_a_replay_and_why_it_was_stopped_are_clean(rd: Redr
 def test_a_replay_of_a_state_hides_what_its_letters_were_when_it_began(rd: Redrive) -> None:
     rd.letters.triage(rd.letters.choose(ids=[1]), diagnosis="data")
     begun = rd.replays.start(pipeline="doors", state="triaged", reason=WHY)
-    rd.work([DOORS], until_idle=True)
+    rd.work([DOORS], until_idle=True, concurrency=1)
 
     assert rd.replays.close(begun.id, note=WHY).note == CLEAN
 

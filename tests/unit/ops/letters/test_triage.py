@@ -39,7 +39,7 @@ MILL = Pipeline("mill", [fetch])
 def fail(rd: Redrive, *numbers: int, pipeline: Pipeline = SHOP, **options: Any) -> None:
     for number in numbers:
         rd.submit(pipeline, number, **options)
-    rd.work([pipeline], until_idle=True)
+    rd.work([pipeline], until_idle=True, concurrency=1)
 
 
 def states(rd: Redrive) -> dict[int, str]:

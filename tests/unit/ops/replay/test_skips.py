@@ -38,13 +38,13 @@ def left_out(rd: Redrive) -> int:
     BROKEN.append(True)
     for number in range(10):
         rd.submit(SHOP, number, key=f"order-{number}")
-    rd.work([SHOP], until_idle=True)
+    rd.work([SHOP], until_idle=True, concurrency=1)
     BROKEN.clear()
     rd.submit(SHOP, 2, key="order-2")
     rd.submit(SHOP, 4, key="order-4")
     rd.jobs.erase(6)
     begun = rd.replays.start(pipeline="shop", canary=())
-    rd.work([SHOP], until_idle=True)
+    rd.work([SHOP], until_idle=True, concurrency=1)
     return begun.id
 
 
@@ -84,14 +84,14 @@ def test_letters_with_different_problems_of_one_kind_are_counted_together(rd: Re
     BROKEN.append(True)
     for number in range(2):
         rd.submit(SHOP, number)
-    rd.work([SHOP], until_idle=True)
+    rd.work([SHOP], until_idle=True, concurrency=1)
     BROKEN.clear()
     with changing(rd) as db:
         for job, value in ((1, b'"one"'), (2, b"[2]")):
             db.execute("UPDATE jobs SET input = ? WHERE id = ?", (value, job))
 
     begun = rd.replays.start(pipeline="shop", canary=())
-    rd.work([SHOP], until_idle=True)
+    rd.work([SHOP], until_idle=True, concurrency=1)
 
     report = rd.replays.status(begun.id)
     assert report.skips == [("type", 2)]
