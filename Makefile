@@ -21,6 +21,8 @@ MEASURED := tests/unit tests/conformance tests/e2e tests/wire tests/wire_store
 RESULTS := build/requirement-results
 # `make test` runs the same Hypothesis examples everywhere; `make test-fast` looks for new ones.
 export HYPOTHESIS_PROFILE ?= dev
+# Every program that a test starts would compile redrive anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 UV := uv==0.13.8
 UV_COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -51,12 +51,18 @@ async def consume(url: str, rd: Redrive | None = None, *, durable: str = DURABLE
             try:
                 messages = await reading.fetch(BATCH, timeout=WAIT_SECONDS)
             except NothingLeftError:
-                break
+                left = await reading.consumer_info()
+                if not left.num_pending and not left.num_ack_pending:
+                    break
+                # They are there, and the broker is slow; or another consumer has them, and may not acknowledge them.
+                continue
             for message in messages:
                 place = message.metadata.sequence.stream
                 if place <= last:
                     await asyncio.to_thread(_take, found, message.data, rd)
                     await message.ack()
+                else:
+                    await message.nak()
         return found
     finally:
         await client.close()

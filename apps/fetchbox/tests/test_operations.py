@@ -50,6 +50,8 @@ def test_letters_wait_while_the_broker_is_away_and_arrive_when_it_is_back(box: B
 
 
 def test_the_consumer_counts_by_code_and_replays(box: Box) -> None:
+    # What other tests have left in the stream is not replayed.
+    run(box, "consume")
     flaky = box.accepted("heals=/flaky/404/1/consumed")
     box.ended(flaky)
 
@@ -59,12 +61,9 @@ def test_the_consumer_counts_by_code_and_replays(box: Box) -> None:
 
     assert counted.returncode == 0, counted.stderr
     assert "DOWNLOAD_HTTP_4XX" in counted.stdout
-    assert " 0 unreadable" in counted.stdout
+    assert counted.stdout.endswith("1 read, 1 replayed, 0 not replayable, 0 unreadable\n")
     assert healed["resources_failed"] == 0
-    assert (
-        again.stdout.endswith("0 read, 0 replayed, 0 not replayable, 0 unreadable\n")
-        or "read" in again.stdout
-    )
+    assert again.stdout.endswith("0 read, 0 replayed, 0 not replayable, 0 unreadable\n")
 
 
 def test_a_worker_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing(
