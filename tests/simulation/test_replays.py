@@ -145,7 +145,7 @@ def a_discard_does_not_stick(patch: pytest.MonkeyPatch) -> None:
 
 
 def skips_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(sqlite._SQL, "skip_letter", "SELECT ?, ?, ?, ?, ?, ?, ?")
+    patch.setitem(sqlite._SQL, "skip_letter", "SELECT ?, ?, ?, ?, ?, ?, ? WHERE FALSE")
 
 
 def the_rate_is_ignored(patch: pytest.MonkeyPatch) -> None:
