@@ -143,7 +143,7 @@ class _Sleepers:
             self._later = self._loop.call_later(left, self._look_soon)
             return
         sleeper = heapq.heappop(self.queue)
-        self._clock._move_to(sleeper.due_at)  # noqa: SLF001 - they are parts of it.
+        self._clock._move_to(sleeper.due_at)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - they are parts of it.
         if not sleeper.woken.done():
             sleeper.woken.set_result(None)
         if self.queue:

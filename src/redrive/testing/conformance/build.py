@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -54,10 +54,11 @@ PERMANENT: Final = encode_decision(
 )
 OVERRAN: Final = encode_decision(NoDecision(Reason.OVERRAN))
 
+T = TypeVar("T")
 _TOKENS: Final = itertools.count(1_000_000)
 
 
-def agree(seen: object, wanted: object) -> None:
+def agree(seen: T, wanted: T) -> None:
     """Fail the test unless the two are equal."""
     if seen != wanted:
         message = f"saw    {seen!r}\nwanted {wanted!r}"
