@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import re
+
 import pytest
 
 from tests.e2e.shell import ANN, Shell
@@ -99,7 +101,7 @@ def test_an_imported_job_has_a_story(shop: Shell) -> None:
     story = shop.json("job", "show", "1", *OTHER)
     moments = [each["what"] for each in shop.json("job", "timeline", "1", *OTHER)]
 
-    assert "by bob from installation" in told
+    assert re.search(r"by bob \(user \S+\) from installation", told)
     assert "There: Attempt 1 of stage 'pay' ended after" in told
     assert "where it was letter 2 of job 2" in shown
     assert [each["outcome"] for each in story["origin"]["attempts"]] == ["dead"]
