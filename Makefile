@@ -141,7 +141,7 @@ bench: setup-dev setup-bench ## Measure redrive beside its peers
 test: export HYPOTHESIS_PROFILE = ci
 test: setup-browser check-static ## Everything CI needs: check, all tests, coverage, requirements
 	@rm -rf $(RESULTS) .coverage .coverage.*
-	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $(JOBS) $(MEASURED)
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $$(($(JOBS) + 1)) $(MEASURED)
 	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $$(($(JOBS) + 1)) $(addprefix --ignore=,$(MEASURED))
 	@$(PY) -m coverage combine --quiet
 	@echo "coverage of the core: all of it"
