@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from redrive.core import taxonomy
@@ -99,8 +100,7 @@ def lineage_of(kind: type[BaseException]) -> tuple[str, ...]:
     return tuple(class_name(cls) for cls in kind.__mro__ if issubclass(cls, BaseException))
 
 
-@dataclass(frozen=True, slots=True)
-class _Classification:
+class _Classification(Struct, frozen=True):
     """The classification of one exception."""
 
     lookup: Lookup

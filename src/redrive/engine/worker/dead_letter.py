@@ -11,7 +11,6 @@ import hmac
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain, count
 from typing import Final, cast
 
@@ -49,8 +48,7 @@ _UNKNOWN_PATH: Final = "<payload:*>"
 """Stands for a string of a value whose paths are not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailedAttempt:
+class FailedAttempt(msgspec.Struct, frozen=True):
     """A classified failure with the exception itself or, from another process, with its stack as text."""
 
     failure: Failure

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -141,7 +140,7 @@ def _with_safe_names(failed: FailedAttempt, redactor: JobRedactor) -> FailedAtte
         names |= {"exception": "Exception"}
     if not names:
         return failed
-    return replace(failed, failure=msgspec.structs.replace(failure, **names))
+    return msgspec.structs.replace(failed, failure=msgspec.structs.replace(failure, **names))
 
 
 def _is_changed(name: str, redactor: JobRedactor) -> bool:
