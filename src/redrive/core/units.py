@@ -28,7 +28,7 @@ def format_duration(seconds: float) -> str:
     """Return a duration in the largest unit that fits: `5.2 s`, `3 min`, `2 h`, `12 d`."""
     for unit in ("d", "h", "min"):
         if abs(seconds) >= SECONDS[unit]:
-            return f"{seconds / SECONDS[unit]:.3g} {unit}"
+            return f"{_rounded(seconds / SECONDS[unit])} {unit}"
     return f"{seconds:.3g} s"
 
 
@@ -36,11 +36,16 @@ def format_size(count: float) -> str:
     """Return a number of bytes in the largest unit that fits."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
-            return f"{count:.3g} {unit}"
+            return f"{_rounded(count)} {unit}"
         count /= 1024
-    return f"{count:.3g} TiB"
+    return f"{_rounded(count)} TiB"
 
 
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun: `1 job`, `2,000 jobs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _rounded(number: float) -> str:
+    """Return a number with three digits, or as a whole one: `1.02`, `1,023`, never `1.02e+03`."""
+    return f"{number:.3g}" if abs(number) < 100 else f"{number:,.0f}"
