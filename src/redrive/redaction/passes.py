@@ -7,31 +7,25 @@ personal data.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from redrive.redaction.formats.pem import redact_private_keys
 from redrive.redaction.formats.token_search import redact_tokens
-from redrive.redaction.formats.tokens import SHAPES
 from redrive.redaction.formats.urls import redact_urls
 from redrive.redaction.named.assignments import redact_assignments
 from redrive.redaction.named.blocks import BLOCKS
 from redrive.redaction.named.command_lines import redact_commands
 from redrive.redaction.personal.search import redact_personal
 from redrive.redaction.placeholders import Sentinels
-from redrive.redaction.places import Place, redact_places
 
-_SHAPES: Final = tuple(Place(needle, kind, re.compile(pattern)) for kind, needle, pattern in SHAPES)
 _PASSES: Final[tuple[Callable[[str, Sentinels], str], ...]] = (
     redact_private_keys,
-    partial(redact_places, _SHAPES),
     redact_tokens,
     redact_urls,
     redact_commands,
     redact_assignments,
-    partial(redact_places, BLOCKS),
+    BLOCKS.redact,
     redact_personal,
 )
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from redrive.redaction.formats.tokens import LONG_SHAPES, PREFIXES, SHAPES
+from redrive.redaction.formats.tokens import LONG_SHAPES, PREFIXES, SHAPES, SHAPES_IN_RUNS
 
 SENTINEL: Final = "\U000f0000-\U000ffffd"
 """The range of sentinels, for use inside a character class."""
@@ -42,7 +42,7 @@ KINDS: Final = frozenset(
         # Not secrets, but content that could not be read.
         *("cycle", "depth", "unjudged", "unprintable", "unstable"),
         *(row.split()[0] for row in PREFIXES.splitlines() if row[:1].isalpha()),
-        *(kind for kind, *_ in (*SHAPES, *LONG_SHAPES)),
+        *(kind for kind, *_ in (*SHAPES, *SHAPES_IN_RUNS, *LONG_SHAPES)),
     }
 )
 """Every kind of placeholder."""

@@ -32,11 +32,25 @@ class Place(NamedTuple):
     is_secret: Callable[[re.Match[str]], bool] = _always
 
 
-def redact_places(places: Iterable[Place], text: str, sentinels: Sentinels) -> str:
-    """Replace the secrets at every place."""
-    for place in [place for place in places if place[0] in text]:
-        text = (place.around or place.pattern).sub(partial(_replaced, place, sentinels, {}), text)
-    return text
+class Places:
+    """A table of places."""
+
+    __slots__ = ("_by_needle", "_needles")
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        """Take the rows of the table."""
+        self._by_needle: dict[str, list[Place]] = {}
+        for place in places:
+            self._by_needle.setdefault(place.needle, []).append(place)
+        self._needles = tuple(self._by_needle)
+
+    def redact(self, text: str, sentinels: Sentinels) -> str:
+        """Replace the secrets at every place."""
+        # Every text is searched for every needle, so this loop has nothing else in it.
+        for needle in [needle for needle in self._needles if needle in text]:
+            for place in self._by_needle[needle]:
+                text = (place.around or place.pattern).sub(partial(_replaced, place, sentinels, {}), text)
+        return text
 
 
 def _replaced(place: Place, sentinels: Sentinels, seen: dict[str, str], found: re.Match[str]) -> str:

@@ -15,8 +15,16 @@ from functools import cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from redrive.redaction.formats.tokens import ALPHABETS, CHECKS, LONG_SHAPES, PREFIXES
+from redrive.redaction.formats.tokens import (
+    ALPHABETS,
+    CHECKS,
+    LONG_SHAPES,
+    PREFIXES,
+    SHAPES,
+    SHAPES_IN_RUNS,
+)
 from redrive.redaction.placeholders import Sentinels
+from redrive.redaction.places import Place, Places
 
 RUN_MIN: Final = 16
 """The shortest run that can contain a token."""
@@ -29,8 +37,11 @@ _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256)
 _RUN: Final = b"x" * RUN_MIN
 _REST: Final = re.compile(r"[\w.+/~:$=-]*+", re.ASCII)
 _REST_BACKWARDS: Final = re.compile(r"[\w.+/~:$=-]{0,80}+", re.ASCII)
-# `self.client.send`, `/srv/app/orders/100`: no token is all lower case and dots, or a path with a small number or two.
-_NAMES_IN_CODE: Final = re.compile(r"[a-z.]++\Z|(?=[a-z.-]{0,40}/)[a-z./-]++(?:[0-9]{1,4}[a-z./-]*+){0,2}\Z")
+# `self.client.send`, `/srv/app/orders/100`, `db.local:5432/orders`, `2026-11-15T12:00:00Z`: no token is all lower case and dots, a
+# path with a small number or two, or a time.
+_NO_TOKEN: Final = re.compile(
+    r"[a-z.]++\Z|(?=[a-z.:-]{0,40}/|[a-z.-]{1,40}:[0-9]{2,4}/)[a-z.:/-]++(?:[0-9]{1,4}[a-z.:/-]*+){0,2}\Z|[0-9TZ:.+-]++\Z"
+)
 _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
 _UUID: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 
@@ -83,49 +94,61 @@ _ESCAPES: Final = r"(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?
 _ROWS: Final = sorted(formats(), key=lambda row: (row.prefix[0], -len(row.prefix)))
 
 
-@cache
-def _tokens(*, is_escaped: bool) -> re.Pattern[str]:
-    """Return the pattern of all prefixes; compiled when the first text needs it, because that takes some milliseconds."""
-    rows = "|".join(
-        f"{re.escape(first)}(?:{'|'.join(_row_pattern(row) + '()' for row in group)})"
-        for first, group in groupby(_ROWS, key=lambda row: row.prefix[0])
-    )
-    boundary = f"(?:{_BOUNDARY}|{_ESCAPES})" if is_escaped else _BOUNDARY
-    return re.compile(f"{boundary}(?:{rows})")
-
-
-# The parts of a path are short.
-_LONG: Final = re.compile(
-    f"(?:{_BOUNDARY}|{_ESCAPES})(?=[\\w.+~:=-]{{{LONG_RUN_MIN}}})(?:{'|'.join(f'{pattern}()' for _, pattern in LONG_SHAPES)})"
+_SHAPES, _SHAPES_IN_RUNS = (
+    Places(Place(needle, kind, re.compile(pattern)) for kind, needle, pattern in table)
+    for table in (SHAPES, SHAPES_IN_RUNS)
 )
-
-
 _PROVIDERS: Final = tuple(row.provider for row in _ROWS)
 _LONG_PROVIDERS: Final = tuple(provider for provider, _ in LONG_SHAPES)
 
 
+@cache
+def _patterns(*, is_escaped: bool) -> tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]:
+    """Return the patterns of all prefixes and of all long shapes, each with the providers of its rows.
+
+    Compiled when the first text needs them, because that takes some milliseconds.
+    """
+    rows = "|".join(
+        f"{re.escape(first)}(?:{'|'.join(_row_pattern(row) + '()' for row in group)})"
+        for first, group in groupby(_ROWS, key=lambda row: row.prefix[0])
+    )
+    shapes = "|".join(f"{pattern}()" for _, pattern in LONG_SHAPES)
+    boundary = f"(?:{_BOUNDARY}|{_ESCAPES})" if is_escaped else _BOUNDARY
+    # The parts of a path are short.
+    long = f"{boundary}(?=[\\w.+~:=-]{{{LONG_RUN_MIN}}})(?:{shapes})"
+    return (re.compile(f"{boundary}(?:{rows})"), _PROVIDERS), (re.compile(long), _LONG_PROVIDERS)
+
+
 def redact_tokens(text: str, sentinels: Sentinels) -> str:
     """Replace every provider token."""
-    shape = text.encode("latin-1", "replace").translate(_SHAPE)
-    return sentinels.replace(text, _found(text, shape)) if _RUN in shape else text
+    text = _SHAPES.redact(text, sentinels)
+    shape = _shape(text)
+    if _RUN not in shape:
+        return text
+    clean = _SHAPES_IN_RUNS.redact(text, sentinels)
+    return sentinels.replace(clean, _found(clean, shape if clean is text else _shape(clean)))
+
+
+def _shape(text: str) -> bytes:
+    """Return a text with one byte for each character, the same for all token characters."""
+    return text.encode("latin-1", "replace").translate(_SHAPE)
 
 
 def _found(text: str, shape: bytes) -> Iterator[tuple[int, int, str]]:
     """Yield the tokens in the long runs of a text."""
-    tokens = _tokens(is_escaped="\\" in text or "%" in text)
-    patterns = ((tokens, _PROVIDERS), (_LONG, _LONG_PROVIDERS))
+    patterns = _patterns(is_escaped="\\" in text or "%" in text)
     done = 0
     run = shape.find(_RUN)
     while run >= 0:
         end = shape.find(b" ", run)
         end = len(text) if end < 0 else end
-        if not _NAMES_IN_CODE.match(text, run, end):
+        if not _NO_TOKEN.match(text, run, end):
             if text[run - 1 : run] == "=":
                 before = _REST_BACKWARDS.match(text[max(done, run - 80) : run][::-1])
                 run -= before.end() if before else 0
             if text.startswith("=", end) and (rest := _REST.match(text, end)):
                 end = rest.end()
-            for pattern, providers in patterns:
+            for pattern, providers in patterns if end - run >= LONG_RUN_MIN else patterns[:1]:
                 for found in pattern.finditer(text, run, end):
                     yield *found.span(), providers[(found.lastindex or 1) - 1]
                     done = run = found.end()

@@ -257,6 +257,10 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "Private-Lines: ",
         r"Private-Lines: \d{1,3}\s++([A-Za-z0-9+/=]{1,80}+(?:\s++[A-Za-z0-9+/=]{1,80}+(?!\S))*+)",
     ),
+)
+
+SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
+    # The same, but with a long run of token characters in every match; a text without one is not searched for them.
     ("azure", "==", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}(?:\+AMC|\+ASt|ACDb)[A-Za-z0-9+/]{4}=="),
     ("twitter", "AAAAAAAAAAAAAAAAAAAA", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
     ("telegram", "bot", r"(?:(?<=/bot)|(?<=%2Fbot))[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),

@@ -8,14 +8,14 @@ The text is searched in C for a few stems (`pass`, `token`, `key`, ...); only at
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from redrive.redaction.named.judgement import secret_of
 from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, meaning_of_name
 from redrive.redaction.named.spans import BARE_MAX, Span, unquoted_span, whole_span
-from redrive.redaction.named.syntax import AFTER_NAME, NamedValue, Syntax, syntax_of
+from redrive.redaction.named.syntax import AFTER_NAME, NamedValue, syntax_of
 from redrive.redaction.named.values import is_guarded
 from redrive.redaction.named.vocabulary import FOREIGN_PASSWORDS, FOREIGN_SECRETS
 from redrive.redaction.placeholders import SENTINEL, Sentinels
@@ -44,10 +44,12 @@ AHEAD: Final = 768
 NEAR: Final = 64
 """How much of the text after a stem must be the same before windows are compared."""
 
-# Grouped by the first letter, so that the search skips most letters at once.
+# Each is found by a rare letter in it, and what is before that letter is looked up: the search skips all other letters at once.
 _STEMS: Final = re.compile(
-    rb"auth|c(?:o(?:okie|de|ntrase)|red|v[cv])|d(?:sn|ockerc)|eslo|gangskode|h(?:mac|aslo)|jwt|ke(?:y|nnwort)|losenord|mnemonic"
-    rb"|nonce|otp|p(?:ass|w|hrase|sk|arola|in[=:\"'])|s(?:e(?:cret|ss|nha)|ig|id=|al(?:t|asana))|token|wachtwoord|_pat"
+    rb"c(?:o(?:okie|de|ntrase)|red|v[cv]|htwoord(?<=wachtwoord)|e(?<=nonce)|(?<=hmac)|(?<=mnemonic))|jwt"
+    rb"|k(?:e(?:y|nnwort|n(?<=token)|rc(?<=dockerc))|ode(?<=gangskode))"
+    rb"|p(?:ass|w|hrase|sk|arola|in[=:\"']|(?<=otp)|at(?<=_pat))"
+    rb"|s(?:e(?:cret|ss|nha|nord(?<=losenord))|ig|id=|al(?:t|asana)|lo(?:(?<=eslo)|(?<=haslo))|n(?<=dsn))|uth(?<=auth)"
 )
 # Names in other scripts, in lower case; most texts have none of their letters.
 _FOREIGN: Final = re.compile("|".join(sorted(FOREIGN_PASSWORDS | FOREIGN_SECRETS, key=len, reverse=True)))
@@ -73,19 +75,20 @@ _Decision = tuple[int, int, tuple[Span, str] | None]
 
 def redact_assignments(text: str, sentinels: Sentinels) -> str:
     """Replace every literal value that has a secret name."""
-    return sentinels.replace(text, _secrets(text, is_foreign=not sentinels.is_ascii))
+    hits = _hits(text, is_foreign=not sentinels.is_ascii)
+    return sentinels.replace(text, _secrets(text, hits)) if hits else text
 
 
-def _secrets(text: str, *, is_foreign: bool) -> Iterator[tuple[int, int, str]]:
+def _secrets(text: str, hits: list[int]) -> Iterator[tuple[int, int, str]]:
     """Yield the secrets after secret names, in order."""
-    repeats = _Repeats(text)
-    decide = partial(_decide, text) if len(text) < LONG_MIN else repeats.decide
+    repeats = None if len(text) < LONG_MIN else _Repeats(text)
+    decide = repeats.decide if repeats else partial(_decide, text)
     done = looked_at = 0
-    for hit in _hits(text, is_foreign=is_foreign):
+    for hit in hits:
         if hit < looked_at:
             continue
         looked_at, _, found = decide(max(done, hit - NAME_MAX), hit)
-        if repeats.decided > DECIDED_MAX:
+        if repeats and repeats.decided > DECIDED_MAX:
             yield max(done, text.rfind("\n", 0, hit) + 1), len(text), "unjudged"
             return
         if found is not None:
@@ -163,10 +166,10 @@ def _decide(text: str, floor: int, hit: int) -> _Decision:
     return end, value, _secret_at(text, start, name, meaning, after)
 
 
-def _hits(text: str, *, is_foreign: bool) -> Iterable[int]:
+def _hits(text: str, *, is_foreign: bool) -> list[int]:
     """Return the positions of stems, in order; names in other scripts only if the text may have such letters."""
     # One byte per character, so that positions are those of the text.
-    hits = (found.start() for found in _STEMS.finditer(text.encode("latin-1", "replace").lower()))
+    hits = [found.start() for found in _STEMS.finditer(text.encode("latin-1", "replace").lower())]
     if not is_foreign:
         return hits
     # The dotted capital I is the only letter whose lower case is longer.
@@ -198,11 +201,11 @@ def _secret_at(
     syntax = syntax_of(after, before, name)
     if syntax is None:
         return None
-    if before in _QUERY_SIGNS and name in _QUERY_NAMES and syntax is Syntax.ASSIGNED:
+    if before in _QUERY_SIGNS and name in _QUERY_NAMES and syntax == "assigned":
         return _query_value(text, after.end())
     if meaning is None or (before in ("{", ":") and _is_reference(text, start, before, after.end())):
         return None
-    if not meaning.certain and syntax is Syntax.NEXT_TO and name.lower() in _SHORT_NAMES:
+    if not meaning.certain and syntax == "next to" and name.lower() in _SHORT_NAMES:
         # `for key 9f8e...` is a lookup; `API key 9f8e...` is a secret.
         return None
     if not meaning.certain and not _LONG_AHEAD.match(text, after.end()):

@@ -12,7 +12,7 @@ from typing import Final
 from redrive.redaction.named.names import words_of
 from redrive.redaction.named.values import is_expression, is_guarded, is_inert, is_random
 from redrive.redaction.named.vocabulary import BLOCK_FACTS, HARMLESS_TAILS
-from redrive.redaction.places import Place
+from redrive.redaction.places import Place, Places
 
 _BLOCK_NAMES: Final = r"(?:[Ss]ecrets|[Cc]redentials|[Pp]asswords)"
 _YAML: Final = (
@@ -58,10 +58,15 @@ def _is_guarded(found: re.Match[str]) -> bool:
     return is_guarded(found[1])
 
 
-BLOCKS: Final = (
-    *(Place(holder, "secret", _CHILD, _BLOCK, _is_child) for holder in ("ecrets", "redentials", "asswords")),
-    *(Place(flag, "cookie", _COOKIES, None, _is_literal) for flag in ("\tTRUE\t", "\tFALSE\t")),
-    Place(".pgpass", "password", _PGPASS, None, _is_literal),
-    *(Place(port, "password", _PGPASS, None, _is_guarded) for port in (":5432:", ":*:")),
+BLOCKS: Final = Places(
+    (
+        *(
+            Place(holder, "secret", _CHILD, _BLOCK, _is_child)
+            for holder in ("ecrets", "redentials", "asswords")
+        ),
+        *(Place(flag, "cookie", _COOKIES, None, _is_literal) for flag in ("\tTRUE\t", "\tFALSE\t")),
+        Place(".pgpass", "password", _PGPASS, None, _is_literal),
+        *(Place(port, "password", _PGPASS, None, _is_guarded) for port in (":5432:", ":*:")),
+    )
 )
 """Blocks and files of secrets."""

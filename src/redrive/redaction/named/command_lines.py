@@ -13,7 +13,7 @@ from typing import Final
 
 from redrive.redaction.named.values import is_inert
 from redrive.redaction.placeholders import Sentinels
-from redrive.redaction.places import Place, redact_places
+from redrive.redaction.places import Place, Places
 
 COMMAND_MAX: Final = 600
 """How far a flag may be from its command."""
@@ -152,7 +152,7 @@ def _is_password(found: re.Match[str]) -> bool:
 
 
 # The end of a longer word is not a command.
-_BY_FLAG: Final = tuple(
+_BY_FLAG: Final = Places(
     Place(
         needle,
         "password",
@@ -163,11 +163,11 @@ _BY_FLAG: Final = tuple(
     for needles, commands, flag in _FLAGS
     for needle in needles.split()
 )
-_BY_NEEDLE: Final = tuple(
+_BY_NEEDLE: Final = Places(
     Place(needle, "password", re.compile(place), re.compile(command + _LINE), _is_password)
     for needle, command, place in _PLACES
 )
-_BY_PIPE: Final = tuple(
+_BY_PIPE: Final = Places(
     Place(needle, "password", re.compile(pattern), None, _is_password) for needle, pattern in _PIPES
 )
 
@@ -175,6 +175,6 @@ _BY_PIPE: Final = tuple(
 def redact_commands(text: str, sentinels: Sentinels) -> str:
     """Replace the passwords that well-known commands take without naming them."""
     if _FLAG.search(text):
-        text = redact_places(_BY_FLAG, text, sentinels)
-    text = redact_places(_BY_NEEDLE, text, sentinels)
-    return redact_places(_BY_PIPE, text, sentinels) if "|" in text or "<<<" in text else text
+        text = _BY_FLAG.redact(text, sentinels)
+    text = _BY_NEEDLE.redact(text, sentinels)
+    return _BY_PIPE.redact(text, sentinels) if "|" in text or "<<<" in text else text

@@ -21,7 +21,7 @@ from redrive.redaction.named.spans import (
     quoted_span,
     unquoted_span,
 )
-from redrive.redaction.named.syntax import NamedValue, Syntax
+from redrive.redaction.named.syntax import NamedValue
 from redrive.redaction.named.values import (
     is_expression,
     is_guarded,
@@ -70,16 +70,12 @@ _NEXT_SETTING: Final = re.compile(r" [\w.-]{1,40}[=:]")
 def secret_of(named: NamedValue) -> tuple[Span, str] | None:
     """Return the span and kind of the secret after the name; None when there is none."""
     text, position, kind = named.text, named.after.end(), named.meaning.kind
-    if named.syntax is Syntax.BLOCK:
+    if named.syntax == "block":
         return block_span(text, position), kind
     first = text[position : position + 1]
     if first in _QUOTES and _closes_string(named, first):
         return None
-    if (
-        first in _OPENED
-        and named.syntax is Syntax.ASSIGNED
-        and (brackets := _BRACKETED.match(text, position))
-    ):
+    if first in _OPENED and named.syntax == "assigned" and (brackets := _BRACKETED.match(text, position)):
         span = _first_in_brackets(named, brackets.end())
         return span and (span, kind)
     quoted = heredoc_span(text, position) if text.startswith("<<", position) else quoted_span(text, position)
@@ -110,7 +106,7 @@ def _closes_string(named: NamedValue, quote: str) -> bool:
 def _belongs(named: NamedValue, quoted: Span) -> bool:
     """Return whether a quoted value belongs to the name, not to the next line or the next item of a list."""
     text = named.text
-    if named.syntax is not Syntax.PAIR:
+    if named.syntax != "pair":
         return "\n" not in named.after[0] or not _CLOSED_KEY.match(text, quoted.end)
     if _CLOSED_PAIR.match(text, quoted.end):
         return True
@@ -139,7 +135,7 @@ def _first_in_brackets(named: NamedValue, start: int) -> Span | None:
 def _credentials(named: NamedValue, quoted: Span | None) -> Span | None:
     """Return the credentials of an Authorization header."""
     text, position = named.text, named.after.end()
-    span = authorization_span(text, quoted or Span(position, position, quoted=False), named.quote)
+    span = authorization_span(text, quoted or Span(position, position), named.quote)
     value = text[span.start : span.end]
     if _TYPE.match(text, position) or is_inert(value) or is_prose(value):
         return None
@@ -153,13 +149,13 @@ def _credentials(named: NamedValue, quoted: Span | None) -> Span | None:
 def _is_quoted_secret(named: NamedValue, value: str) -> bool:
     """Decide about a value in quotes."""
     kind = named.meaning.kind
-    if not named.meaning.certain or named.syntax is Syntax.NEXT_TO:
+    if not named.meaning.certain or named.syntax == "next to":
         return is_random(value)
     if is_inert(value) or is_verdict(value):
         return False
     if kind == "pin":
         return is_pin(value)
-    if named.syntax is Syntax.PROSE:
+    if named.syntax == "prose":
         return is_guarded(value) or (len(value) > 3 and not named.after["call"] and not named.after["loose"])
     if named.after["sep"] in _COMPARED or (kind == "cookie" and "=" not in value):
         return is_guarded(value)
@@ -169,7 +165,7 @@ def _is_quoted_secret(named: NamedValue, value: str) -> bool:
 def _is_field_name(named: NamedValue, value: str) -> bool:
     """Return whether a quoted word is the name of a field: in a list of names, or as the value of a constant."""
     kind = named.meaning.kind
-    if named.syntax is Syntax.PAIR or (kind == "cookie" and "cookie" in value.lower()):
+    if named.syntax == "pair" or (kind == "cookie" and "cookie" in value.lower()):
         return True
     return ("_" in value and is_secret_name(value)) or (kind == "secret" and value == named.name)
 
@@ -180,16 +176,16 @@ def _unquoted(named: NamedValue) -> Span | None:
     if text.startswith(_TEMPLATES, position):
         return None
     span = unquoted_span(text, position)
-    if not named.meaning.certain or named.syntax is Syntax.NEXT_TO:
+    if not named.meaning.certain or named.syntax == "next to":
         # In a query string a parameter without a value may follow.
         return span if is_random(text[span.start : span.end].partition("&")[0]) else None
     span = _phrase(named, span)
     value = text[span.start : span.end]
     if is_inert(value) or _describes_name(named, value):
         return None
-    if kind == "pin" or (named.syntax is Syntax.PROSE and value.isdigit()):
+    if kind == "pin" or (named.syntax == "prose" and value.isdigit()):
         return span if is_pin(value) and _ONE_TIME.search(named.name) else None
-    if named.syntax is Syntax.PROSE or kind == "cookie" or named.after["sep"] in _COMPARED:
+    if named.syntax == "prose" or kind == "cookie" or named.after["sep"] in _COMPARED:
         return _guarded(named, span, value)
     return span if _is_unquoted_secret(named, span, value) else None
 
@@ -223,7 +219,7 @@ def _guarded(named: NamedValue, span: Span, value: str) -> Span | None:
     if "|" in (after["loose"] or ""):
         # In a table, a bar before the value needs one after it, or the end of the line.
         value = value.partition("|")[0]
-        span = Span(span.start, span.start + len(value), quoted=False)
+        span = Span(span.start, span.start + len(value))
         if not _CELL_END.match(named.text, span.end):
             return None
     is_far = after["loose"] or after["sep"] or (after["space"] and named.name.lower() not in PASSWORDS)
@@ -244,7 +240,7 @@ def _is_unquoted_secret(named: NamedValue, span: Span, value: str) -> bool:
         is_word = kind == "password" and is_identifier(value)
         return is_tight and is_word and not _in_source(named)
     next_word = _NEXT_WORD.match(text, span.end) if value.isalpha() else None
-    if named.syntax is Syntax.FLAG:
+    if named.syntax == "flag":
         # Two spaces and a sentence after a flag are its help text, and so are words of prose.
         is_help = next_word and (len(named.after["space"]) > 1 or next_word[0][1:] in PROSE_WORDS)
         return not is_help and not value.startswith("--")

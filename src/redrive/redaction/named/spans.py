@@ -61,7 +61,7 @@ class Span(NamedTuple):
 
     start: int
     end: int
-    quoted: bool
+    quoted: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -102,7 +102,7 @@ def unquoted_span(text: str, start: int) -> Span:
     end = found.end() if found else start
     while end > start and text[end - 1] in ".,;:!?" and (end == len(text) or text[end].isspace()):
         end -= 1
-    return Span(start, end, quoted=False)
+    return Span(start, end)
 
 
 def whole_span(text: str, span: Span) -> Span:
@@ -138,7 +138,7 @@ def authorization_span(text: str, span: Span, quote: str) -> Span:
     if scheme and scheme[1].lower() not in _SINGLE_WORD_SCHEMES:
         return line_span(text, start, quote)
     word = _CREDENTIAL.match(text, start, limit)
-    return Span(start, word.end() if word else start, quoted=False)
+    return Span(start, word.end() if word else start)
 
 
 def heredoc_span(text: str, start: int) -> Span | None:

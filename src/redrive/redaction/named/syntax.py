@@ -7,24 +7,13 @@ One pattern, tried only right after a stem, so it may be generous; it never look
 from __future__ import annotations
 
 import re
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from redrive.redaction.named.names import NameMeaning, meaning_of_name
 from redrive.redaction.named.vocabulary import PASSWORDS
 
-
-class Syntax(Enum):
-    """The syntax between a name and its value."""
-
-    ASSIGNED = "assigned"
-    PAIR = "pair"
-    FLAG = "flag"
-    ELEMENT = "element"
-    BLOCK = "block"
-    PROSE = "prose"
-    NEXT_TO = "next to"
-
+Syntax = Literal["assigned", "pair", "flag", "element", "block", "prose", "next to"]
+"""The syntax between a name and its value; not an enumeration, whose members take longer to look up."""
 
 AFTER_NAME: Final = re.compile(
     r"""
@@ -77,17 +66,12 @@ _NEEDED: Final = {
     "to": re.compile(r"\b(?:set|reset|chang|updat)\w{0,3} [\w' ]{0,24}\Z", re.IGNORECASE),
 }
 _TOKEN_WORDS: Final = ("token", "key", "secret")
-_BY_GROUP: Final = {
-    "block": Syntax.BLOCK,
-    "sep": Syntax.ASSIGNED,
-    "value": Syntax.ASSIGNED,
-    "pair": Syntax.PAIR,
-    "prose": Syntax.PROSE,
-    "default": Syntax.ASSIGNED,
-    "row": Syntax.ASSIGNED,
-    "element": Syntax.ELEMENT,
-    "attribute": Syntax.ELEMENT,
-    "plist": Syntax.ELEMENT,
+_BY_GROUP: Final[dict[str, Syntax]] = {
+    "block": "block",
+    "pair": "pair",
+    "prose": "prose",
+    **dict.fromkeys(("sep", "value", "default", "row"), "assigned"),
+    **dict.fromkeys(("element", "attribute", "plist"), "element"),
 }
 
 
@@ -107,13 +91,13 @@ def syntax_of(after: re.Match[str], before: str, name: str) -> Syntax | None:
 def _unassigned(group: str, before: str, name: str) -> Syntax | None:
     """Return the syntax of a value without an assignment character; such a value must look like a secret."""
     if name.startswith("-") and group == "space":
-        return Syntax.FLAG
+        return "flag"
     # `pass` is often a verb: functions pass something.
     meaning = None if name.lower() == "pass" else meaning_of_name(name)
     # SQL's `PASSWORD 'x'`, `password x` in a sentence or table, `password for ada: x`; not `PUT /password HTTP/1.1`.
     if meaning is not None and meaning.kind == "password" and before != "/" and "." not in name:
-        return Syntax.PROSE
-    return Syntax.NEXT_TO if group != "space" or name.lower().endswith(_TOKEN_WORDS) else None
+        return "prose"
+    return "next to" if group != "space" or name.lower().endswith(_TOKEN_WORDS) else None
 
 
 class NamedValue(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from redrive.redaction.placeholders import Sentinels
-from redrive.redaction.places import Place, redact_places
+from redrive.redaction.places import Place, Places
 
 _IBAN_LENGTHS: Final = {
     country: int(length)
@@ -44,7 +44,7 @@ CONTEXT_MAX: Final = 40
 """How far before a number in lower case the words `national insurance` may be."""
 
 # Digits are rarer than letters, so the search starts with them and looks back.
-_START: Final = re.compile(r"[0-9]{2}(?:(?<=[A-Za-z]{2}[0-9]{2})|(?<=[A-Za-z]{2}[ -][0-9]{2}))")
+_START: Final = re.compile(r"[0-9](?<=[A-Za-z -].)[0-9](?:(?<=[A-Za-z]{2}..)|(?<=[A-Za-z]{2}[ -]..))")
 _IBAN: Final = re.compile(r"[A-Za-z]{2}[0-9]{2}(?:[ .\u00a0\u202f-]?[A-Za-z0-9]){11,32}")
 _NINO: Final = re.compile(
     r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?:[ -]?[0-9]{2}){3}[ -]?[A-D](?![A-Z0-9_])",
@@ -59,7 +59,7 @@ _SIGNS: Final = str.maketrans("", "", " .-\u00a0\u202f")
 
 def redact_lettered_numbers(text: str, sentinels: Sentinels) -> str:
     """Replace every number with letters that passes its checksum or shape."""
-    return redact_places(_CORSICAN, sentinels.replace(text, _lettered(text)), sentinels)
+    return _CORSICAN.redact(sentinels.replace(text, _lettered(text)), sentinels)
 
 
 def _lettered(text: str) -> Iterator[tuple[int, int, str]]:
@@ -170,7 +170,7 @@ def _is_corsican(found: re.Match[str]) -> bool:
     return is_nir(found[0].translate(_SIGNS))
 
 
-_CORSICAN: Final = tuple(
+_CORSICAN: Final = Places(
     Place(department, "national-id", _CORSICA, None, _is_corsican)
     for department in ("2A", "2B", " 2a ", " 2b ")
 )

@@ -15,7 +15,7 @@ from redrive.redaction.personal import numbers
 from redrive.redaction.personal.numbers import redact_lettered_numbers
 from redrive.redaction.personal.phones import is_phone
 from redrive.redaction.placeholders import SENTINEL, Sentinels
-from redrive.redaction.places import Place, redact_places
+from redrive.redaction.places import Place, Places
 
 LOCAL_MAX: Final = 64
 """The longest local part of an e-mail address."""
@@ -31,7 +31,7 @@ _DOMAIN: Final = re.compile(
     rf"@(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|[(@])|[{SENTINEL}])"
 )
 # Addresses with an escaped or encoded sign between name and domain.
-_ENCODED_EMAILS: Final = tuple(
+_ENCODED_EMAILS: Final = Places(
     Place(sign, "email", re.compile(before + sign + r"(?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24}(?![\w-])"))
     for sign, before in (
         ("u0040", r"(?<![\w.+-])[\w.+-]{1,64}\\{1,2}"),
@@ -54,11 +54,13 @@ _PLAIN_SIGNS: Final = str.maketrans(
 # Every IBAN and national insurance number has five digits in a row, ignoring separators; every other number here more.
 _SOME: Final = b"d" * 5
 _ENOUGH: Final = b"d" * DIGITS_MIN
-# A number: digits with at most three separators between them. Matching stops at its end, so each digit is read once.
-_NUMBER: Final = re.compile(r"[+(]{0,2}[0-9](?>(?:[ .()/-]{0,3}[0-9]){8,40})")
+# A number: digits with at most three separators between them. Matching stops at its end, so each digit is read once. The signs
+# before it are not in the pattern, so that the search for a digit runs in C.
+_NUMBER: Final = re.compile(r"[0-9](?>(?:[ .()/-]{0,3}[0-9]){8,40})")
 _TYPESET_NUMBER: Final = re.compile(
-    r"[+(]{0,2}[0-9](?>(?:[ .()/\u00a0\u2007\u2009\u202f\u2010-\u2013-]{0,3}[0-9]){8,40})"
+    r"[0-9](?>(?:[ .()/\u00a0\u2007\u2009\u202f\u2010-\u2013-]{0,3}[0-9]){8,40})"
 )
+_PARTS: Final = re.compile(f"[^ ]{{{DIGITS_MIN},}}")
 _CARD: Final = re.compile(
     r"[0-9]{12,19}|[0-9]{4}([ ./-])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}"
     r"|(?:[0-9]{4}[ -]){4}[0-9]{3}|[0-9]{4}(?: {0,2}[0-9]{4}){3}"
@@ -101,15 +103,14 @@ _GLUE_AFTER_DIGIT: Final = "/:"
 
 def redact_personal(text: str, sentinels: Sentinels) -> str:
     """Replace all personal data."""
-    text = redact_places(_ENCODED_EMAILS, text, sentinels)
+    text = _ENCODED_EMAILS.redact(text, sentinels)
     if "@" in text:
         text = sentinels.replace(text, _emails(text))
     shape = text.encode("latin-1", "replace").translate(_DIGITS, _SEPARATORS)
     if _SOME in shape:
         text = redact_lettered_numbers(text, sentinels)
     if _ENOUGH in shape:
-        number = _NUMBER if text.isascii() else _TYPESET_NUMBER
-        text = number.sub(lambda found: _number(found, sentinels), text)
+        text = sentinels.replace(text, _numbers(text))
     return text
 
 
@@ -144,19 +145,28 @@ def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> boo
     return domain.lastindex is None or domain[1].lower() not in _NOT_DOMAINS
 
 
-def _number(found: re.Match[str], sentinels: Sentinels) -> str:
-    """Return the replacement for one number, given its context."""
-    text, start, end = found.string, found.start(), found.end()
-    # A bracket that does not close inside the number belongs to the sentence or opens a call.
-    opening = "(" if found[0].startswith("(") and found[0].count("(") > found[0].count(")") else ""
-    if text[end : end + 1].isalnum() or (start > 0 and not opening and _is_glued(text, start)):
-        return found[0]
-    # The name of a function does not name its argument: `call(20240611123456)`.
-    is_called = opening and text[max(0, start - 1) : start].isalnum()
-    before = "" if is_called else text[max(0, start - CONTEXT_MAX) : start]
-    whole = found[0][len(opening) :]
-    kind = kind_of_number(whole, before)
-    return opening + (sentinels.redacted(kind) if kind else _pieces_of_number(whole, before, sentinels))
+def _numbers(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the personal numbers of digits only, given their context."""
+    for found in (_NUMBER if text.isascii() else _TYPESET_NUMBER).finditer(text):
+        end = found.end()
+        signs = text[max(0, found.start() - 2) : found.start()]
+        start = found.start() - len(signs) + len(signs.rstrip("+("))
+        whole = text[start:end]
+        # A bracket that does not close inside the number belongs to the sentence or opens a call.
+        is_opened = whole.startswith("(") and whole.count("(") > whole.count(")")
+        if text[end : end + 1].isalnum() or (start > 0 and not is_opened and _is_glued(text, start)):
+            continue
+        # The name of a function does not name its argument: `call(20240611123456)`.
+        is_called = is_opened and text[max(0, start - 1) : start].isalnum()
+        before = "" if is_called else text[max(0, start - CONTEXT_MAX) : start]
+        start += is_opened
+        if kind := kind_of_number(text[start:end], before):
+            yield start, end, kind
+        elif " " in whole:
+            # Two numbers may be side by side, as in a table.
+            for part in _PARTS.finditer(text, start, end):
+                if kind := kind_of_number(part[0], before):
+                    yield *part.span(), kind
 
 
 def _is_glued(text: str, start: int) -> bool:
@@ -168,17 +178,6 @@ def _is_glued(text: str, start: int) -> bool:
         # `card#4111...` names what follows; `order #4111...` counts.
         return not text[max(0, start - 2) : start - 1].isalpha()
     return last.isalnum() or last in _GLUE
-
-
-def _pieces_of_number(whole: str, before: str, sentinels: Sentinels) -> str:
-    """Return the replacement for a run with two numbers side by side, as in a table."""
-    if " " not in whole:
-        return whole
-    shown = [
-        sentinels.redacted(kind) if (kind := kind_of_number(part, before)) else part
-        for part in whole.split(" ")
-    ]
-    return " ".join(shown)
 
 
 def kind_of_number(whole: str, before: str) -> str | None:
