@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from redrive import Job, Pipeline, connect, stage
+from redrive.engine.worker.dispatch import SUSPECT_MIN
 from redrive.store.postgres.store import PostgresStore
 from tests.databases import Schemas
 from tests.faults.herd import until
@@ -22,10 +23,8 @@ from tests.faults.herd import until
 FLOW = """
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
-import redrive
 from redrive import Context, Pipeline, stage
 from redrive.store.postgres import stage_transactions
 
@@ -34,22 +33,23 @@ MOMENT, TABLE = os.environ.get("MOMENT", ""), os.environ["TABLE"]
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
-def wait_to_be_killed() -> None:
-    Path(os.environ["SIGN"]).touch()
-    threading.Event().wait()
+def end() -> None:
+    if MOMENT == "effect":
+        Path(os.environ["SIGN"]).touch()
+        threading.Event().wait()
+    if MOMENT == "poison":
+        die()
 
 @stage(transactional=True)
 def charge(number: int, ctx: Context) -> int:
     ctx.connection.execute(f"INSERT INTO {TABLE} VALUES (%s, %s)", (number, os.getpid()))
-    if MOMENT == "effect":
-        wait_to_be_killed()
+    end()
     return number
 
 @stage(transactional=True, name="charge")
 async def charge_async(number: int, ctx: Context) -> int:
     await ctx.connection.execute(f"INSERT INTO {TABLE} VALUES (%s, %s)", (number, os.getpid()))
-    if MOMENT == "effect":
-        wait_to_be_killed()
+    end()
     return number
 
 @stage
@@ -72,8 +72,12 @@ def committed(*args: object) -> bool:
 stage_transactions.settle_at_once = settled
 stage_transactions.ServerStageTransaction._settle = committed
 flow = Pipeline("charges", [charge_async if os.environ["KIND"] == "async" else charge, send])
-redrive.connect().work([flow], until_idle=True)
 """
+WORK = [
+    sys.executable,
+    "-c",
+    "import charging, redrive; redrive.connect().work([charging.flow], until_idle=True)",
+]
 Effects = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -113,6 +117,14 @@ def reap(url: str, effects: Effects) -> None:
     store.close()
 
 
+@pytest.fixture
+def env(url: str, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "charging.py").write_text(FLOW, encoding="utf-8")
+    table = f"{url.rpartition('=')[2]}_shop.effects"
+    given = {"REDRIVE_DATABASE_URL": url, "SIGN": str(tmp_path / "sign"), "TABLE": table}
+    return {**os.environ, **given, "PYTHONPATH": str(tmp_path)}
+
+
 @pytest.mark.parametrize(
     ("moment", "kind", "outcomes"),
     [
@@ -123,25 +135,42 @@ def reap(url: str, effects: Effects) -> None:
     ],
 )
 def test_an_effect_takes_place_once_when_its_worker_is_killed(
-    url: str, effects: Effects, tmp_path: Path, moment: str, kind: str, outcomes: list[str]
+    url: str, effects: Effects, env: dict[str, str], moment: str, kind: str, outcomes: list[str]
 ) -> None:
-    sign, script = tmp_path / "sign", tmp_path / "charging.py"
-    script.write_text(FLOW, encoding="utf-8")
-    env = {**os.environ, "REDRIVE_DATABASE_URL": url, "SIGN": str(sign), "KIND": kind}
-    env["TABLE"] = f"{url.rpartition('=')[2]}_shop.effects"
+    env["KIND"] = kind
     with connect(url) as rd:
         job: Job[Any] = rd.submit(CHARGES, 7)
 
-        with subprocess.Popen([sys.executable, str(script)], env={**env, "MOMENT": moment}) as killed:
+        with subprocess.Popen(WORK, env={**env, "MOMENT": moment}) as killed:
             if moment == "effect":
-                until(sign.exists)
+                until(Path(env["SIGN"]).exists)
                 killed.kill()
             assert killed.wait(60) == -signal.SIGKILL
         reap(url, effects)
-        subprocess.run([sys.executable, str(script)], env=env, check=True, timeout=120)
+        subprocess.run(WORK, env=env, check=True, timeout=120)
 
         assert job.result(0) == 7
         assert [each.outcome for each in job.attempts()] == outcomes
     found = effects.execute("SELECT number, process FROM effects").fetchall()
     assert [number for number, _ in found] == [7]
     assert (found[0][1] == killed.pid) is (moment == "committed")
+
+
+def test_a_stage_that_kills_its_worker_each_time_is_given_up(
+    url: str, effects: Effects, env: dict[str, str]
+) -> None:
+    env |= {"KIND": "async", "MOMENT": "poison"}
+    with connect(url) as rd:
+        job: Job[Any] = rd.submit(CHARGES, 7)
+
+        for _ in range(SUSPECT_MIN):
+            assert subprocess.run(WORK, env=env, check=False, timeout=120).returncode == -signal.SIGKILL
+            reap(url, effects)
+        subprocess.run(WORK, env=env, check=True, timeout=120)
+
+        assert (job.status, [each.outcome for each in job.attempts()]) == (
+            "failed",
+            [*["crashed"] * 3, "dead"],
+        )
+        assert job.facts.error_code == "WORKER_CRASH"
+    assert effects.execute("SELECT number FROM effects").fetchall() == []

@@ -59,6 +59,11 @@ class StageTransaction(Protocol):
 class StageTransactions(Protocol):
     """Transactions in which stages run. May be called from any thread."""
 
+    @property
+    def database(self) -> str:
+        """The address by which another process opens the database."""
+        ...
+
     def begin(self, *, is_async: bool) -> StageTransaction:
         """Begin one, for a sync or an async stage; raises StoreError."""
         ...

@@ -11,22 +11,21 @@ once more. So a stage of that program (`__main__`) cannot run in a process.
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import multiprocessing
 import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import Enum
 from importlib import import_module
 from multiprocessing import spawn
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, NoReturn, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -45,9 +44,14 @@ from redrive.engine.pipeline.stage import Stage
 from redrive.engine.worker.dead_letter import FailedAttempt, as_failure
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB, LogSetup, log_as, present_setup
-from redrive.store.records import Child
+from redrive.store.callers import RefusedSettlementError, StageTransaction, StageTransactions
+from redrive.store.location import open_store
+from redrive.store.protocol import Store
+from redrive.store.records import Child, Settlement
 
 S = TypeVar("S", bound=Struct)
+T = TypeVar("T")
+EndTransaction = Callable[[StageTransaction, bytes | FailedAttempt], Awaitable[T]]
 
 ALONE_MAX: Final = 4
 """At most so many suspects run at once, each alone in its process."""
@@ -63,6 +67,10 @@ class ProcessPool(Protocol):
         """Run a stage in a process; raises LostProcessError when that died."""
         ...
 
+    async def run_transaction(self, dispatch: Dispatch, database: str, end: EndTransaction[T]) -> T:
+        """Run a transactional stage alone in a process; `end` ends its transaction. Raises LostProcessError when that died."""
+        ...
+
     def can_run(self, lane: Lane) -> bool:
         """Return whether a process can import this stage."""
         ...
@@ -76,6 +84,14 @@ class LostProcessError(Exception):
         super().__init__(exit_code)
 
 
+class FailedCommitError(Exception):
+    """What a stage wrote in another process could not be committed there."""
+
+    def __init__(self, failed: FailedAttempt) -> None:
+        self.failed = failed
+        super().__init__(failed)
+
+
 class StageCall(Struct, frozen=True):
     """What a process is to run."""
 
@@ -87,6 +103,8 @@ class StageCall(Struct, frozen=True):
     """Where it is called from."""
     resources: tuple[tuple[str, str], ...] = ()
     """The functions that open the resources of its pipeline, by module and name."""
+    database: str | None = None
+    """Where it runs in a transaction, which stays open until `end_transaction`."""
 
 
 class StageReport(Struct, frozen=True, kw_only=True):
@@ -106,6 +124,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
 _RESULT: Final = codec_for("result", None)
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE_CALL: Final = msgspec.msgpack.Decoder(StageCall).decode
+_DECODE_SETTLEMENT: Final = msgspec.msgpack.Decoder(Settlement).decode
 _DECODE_REPORT: Final = msgspec.msgpack.Decoder(StageReport).decode
 
 
@@ -160,30 +179,33 @@ class Processes:
 
     async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
         """Run a stage in a process; raises LostProcessError when that died."""
-        if not self._observers.of_attempts:
-            return await self._run(dispatch, is_alone=is_alone)
-        dispatch.observing = self._observers.start_attempt(dispatch.facts())
+        if is_alone:
+            async with self._own_process() as pool:
+                report = await self._run(dispatch, pool)
+            return _take_over(dispatch, report)
+        pool = self._shared = self._shared or self._pool(self.size)
         try:
-            return await self._run(dispatch, is_alone=is_alone)
-        finally:
-            self._observers.end_call(dispatch.observing)
+            return _take_over(dispatch, await self._run(dispatch, pool))
+        except BrokenProcessPool:
+            # Its other jobs come here as well, and one of them may have made a new pool already.
+            if self._shared is pool:
+                self._shared = None
+                pool.shutdown(wait=False)
+            raise LostProcessError(None) from None
 
-    async def _run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
-        call = _ENCODE(_call_for(dispatch, self._observers.trace_of_caller()))
-        if not is_alone:
-            pool = self._shared = self._shared or self._pool(self.size)
-            try:
-                return _take_over(dispatch, await _submit(pool, call))
-            except BrokenProcessPool:
-                # Its other jobs come here as well, and one of them may have made a new pool already.
-                if self._shared is pool:
-                    self._shared = None
-                    pool.shutdown(wait=False)
-                raise LostProcessError(None) from None
+    async def run_transaction(self, dispatch: Dispatch, database: str, end: EndTransaction[T]) -> T:
+        """See `ProcessPool.run_transaction`. A process that is given up takes its transaction with it."""
+        async with self._own_process() as pool:
+            ended = _take_over(dispatch, await self._run(dispatch, pool, database))
+            return await end(LoneTransaction(pool), ended)
+
+    @asynccontextmanager
+    async def _own_process(self) -> AsyncGenerator[ProcessPoolExecutor]:
+        """Give a process to one suspect; it is kept for the next one if it survives."""
         async with self._turns:
             pool = self._alone.pop() if self._alone else self._pool(1)
             try:
-                report = await _submit(pool, call)
+                yield pool
             except BrokenProcessPool:
                 pool.shutdown(wait=False)
                 raise LostProcessError(None) from None
@@ -191,7 +213,16 @@ class Processes:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
             self._alone.append(pool)
-        return _take_over(dispatch, report)
+
+    async def _run(self, dispatch: Dispatch, pool: ProcessPoolExecutor, database: str | None = None) -> bytes:
+        if self._observers.of_attempts:
+            dispatch.observing = self._observers.start_attempt(dispatch.facts())
+        try:
+            call = _ENCODE(_call_for(dispatch, self._observers.trace_of_caller(), database))
+            return await asyncio.get_running_loop().run_in_executor(pool, run_stage, call)
+        finally:
+            if dispatch.observing:
+                self._observers.end_call(dispatch.observing)
 
     def close(self) -> None:
         """End the processes; one that still runs a stage ends after it, or with this process."""
@@ -208,11 +239,36 @@ class Processes:
         )
 
 
-async def _submit(pool: ProcessPoolExecutor, call: bytes) -> bytes:
-    return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(run_stage, call))
+class LoneTransaction:
+    """See `StageTransaction`: that of a stage which ran in another process. Blocks until that has ended it."""
+
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self._pool = pool
+
+    @property
+    def connection(self) -> NoReturn:
+        """Refuse: it is in the other process."""
+        raise AttributeError
+
+    def settle(self, worker: str, one: Settlement) -> bool:
+        """See `StageTransaction.settle`."""
+        try:
+            report = _DECODE_REPORT(self._pool.submit(end_transaction, worker, _ENCODE(one)).result())
+        except BrokenProcessPool:
+            raise LostProcessError(None) from None
+        if report.failure is not None:
+            raise FailedCommitError(FailedAttempt(report.failure, stack=report.stack, frames=report.frames))
+        if report.output is None:
+            raise RefusedSettlementError(None)
+        return report.output == b"true"
+
+    def roll_back(self) -> None:
+        """See `StageTransaction.roll_back`; that of a process which is gone is rolled back already."""
+        with suppress(BrokenProcessPool, RuntimeError):
+            self._pool.submit(end_transaction).result()
 
 
-def _call_for(dispatch: Dispatch, trace: str | None = None) -> StageCall:
+def _call_for(dispatch: Dispatch, trace: str | None = None, database: str | None = None) -> StageCall:
     stage, pipeline = dispatch.lane.stage, dispatch.lane.pipeline
     opening = map(_reference_to, pipeline.resources) if stage.resources else ()
     return StageCall(
@@ -222,6 +278,7 @@ def _call_for(dispatch: Dispatch, trace: str | None = None) -> StageCall:
         dispatch.context,
         trace,
         tuple(each for each in opening if each is not None),
+        database,
     )
 
 
@@ -298,6 +355,8 @@ def run_stage(encoded: bytes) -> bytes:
     token = CURRENT_JOB.set(context)
     ends = installed().resume_trace(call.trace)
     try:
+        if call.database is not None:
+            context.transaction = _begin(call.database, stage)
         value = stage.input.check(call.input)
         result = asyncio.run(_run(stage, value, call))
         is_finish = isinstance(result, Finish)
@@ -310,22 +369,60 @@ def run_stage(encoded: bytes) -> bytes:
             children=context.children,
         )
     except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-        exc = as_failure(raised)
-        failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
-        stack, frames = FailedAttempt(failure, exc).traceback()
         # The worker needs the children of a skip, and ignores those of a failure.
-        report = StageReport(
-            failure=failure,
-            stack=stack,
-            frames=frames,
-            notes=context.notes,
-            usage=context.usage,
-            children=context.children,
+        report = msgspec.structs.replace(
+            _report_of(raised, stage), notes=context.notes, usage=context.usage, children=context.children
         )
     finally:
         for end in ends:
             end()
         CURRENT_JOB.reset(token)
+    return encode_report(report)
+
+
+def _report_of(raised: BaseException, stage: Stage[..., object]) -> StageReport:
+    exc = as_failure(raised)
+    failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
+    stack, frames = FailedAttempt(failure, exc).traceback()
+    return StageReport(failure=failure, stack=stack, frames=frames)
+
+
+_open: Final[list[tuple[Store, StageTransaction, Stage[..., object]]]] = []
+"""The transaction in which a stage has run here, until it is ended."""
+
+
+def _begin(database: str, stage: Stage[..., object]) -> object:
+    """Begin the transaction of a stage; return the connection that it gets."""
+    store = open_store(database)
+    try:
+        transactions = cast("StageTransactions", store.callers.stages)
+        transaction = transactions.begin(is_async=stage.is_async)
+    except BaseException:
+        store.close()
+        raise
+    _open.append((store, transaction, stage))
+    return transaction.connection
+
+
+def end_transaction(worker: str = "", settlement: bytes | None = None) -> bytes:
+    """Settle a job and commit what its stage wrote here, or roll that back.
+
+    The output of the report is whether the lease was still the worker's; without one, the row could not be stored.
+    """
+    report = StageReport()
+    while _open:
+        store, transaction, stage = _open.pop()
+        try:
+            if settlement is None:
+                transaction.roll_back()
+            else:
+                is_ours = transaction.settle(worker, _DECODE_SETTLEMENT(settlement))
+                report = StageReport(output=_RESULT.encode(is_ours))
+        except Exception as error:  # noqa: BLE001 - a constraint of the application may fail as late as this.
+            why = error.why if isinstance(error, RefusedSettlementError) else error
+            report = report if why is None else _report_of(why, stage)
+        finally:
+            store.close()
     return encode_report(report)
 
 

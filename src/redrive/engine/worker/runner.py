@@ -225,8 +225,14 @@ class Runner:
         self._end_without_evidence(dispatch)
         return settlement_of_cancel(dispatch)
 
-    def decide_crashed(self, dispatch: Dispatch, *, is_alone: bool) -> Settlement:
+    async def decide_crashed(
+        self, dispatch: Dispatch, *, is_alone: bool, exit_code: int | None
+    ) -> Settlement:
         """Decide what becomes of a job whose process died: it is queued again; if it ran alone, the crash counts against it."""
+        crashes, lane = dispatch.job.crashes + int(is_alone), dispatch.lane
+        if crashes >= lane.pipeline.crash_max:
+            error = WorkerCrashError(stage=lane.stage.name, exit_code=exit_code, crashes=crashes)
+            return await self.decide(dispatch, error)
         self._end_without_evidence(dispatch)
         return settlement_of_crash(dispatch, is_alone=is_alone)
 
@@ -244,14 +250,16 @@ class Runner:
         except BaseException as worse:  # noqa: BLE001 - a failure may raise anything when it is examined.
             return _decide_unreadable(dispatch, worse)
 
-    def decide_refused(self, settlement: Settlement, lane: Lane, why: Exception | None = None) -> Settlement:
+    def decide_refused(
+        self, settlement: Settlement, lane: Lane, why: Exception | FailedAttempt | None = None
+    ) -> Settlement:
         """Decide, as a failure of its attempt, what becomes of a job whose settlement the store refused, or could not commit."""
         where = f"{lane.stage.name} (output)"
         error = why or SerializationError(where=where, kind="row", problem="the store refused it")
         dispatch = self.begin(settlement.job, lane)
         dispatch.started_at, dispatch.ended_at = settlement.started_at, settlement.ended_at
         try:
-            failed = self.classify(dispatch, error)
+            failed = error if isinstance(error, FailedAttempt) else self.classify(dispatch, error)
             return settlement_of_failure(dispatch, failed, self.runtime.chance.random())
         except Exception as worse:  # noqa: BLE001 - without a settlement the job would stay here for good.
             return _decide_unreadable(dispatch, worse)

@@ -43,7 +43,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.processes import LostProcessError, ProcessPool
 from redrive.engine.worker.runner import GRACE_SECONDS, Runner
 from redrive.engine.worker.threads import AskStore, ThreadPool
-from redrive.errors import AttemptTimeoutError, WorkerCrashError
+from redrive.errors import AttemptTimeoutError
 from redrive.store.protocol import ChangeSignal
 from redrive.store.records import ClaimedJob, JobId, LaneId, Settlement
 
@@ -356,16 +356,16 @@ class Slots:
 
     async def _run_in_process(self, dispatch: Dispatch) -> None:
         """Run a stage in another process. Stages that ask for a process share them; a suspect has one alone."""
-        job, lane = dispatch.job, dispatch.lane
-        is_alone = job.suspects >= SUSPECT_MIN
+        is_alone = dispatch.job.suspects >= SUSPECT_MIN
         try:
             ended: bytes | Exception | FailedAttempt = await self._processes.run(dispatch, is_alone=is_alone)
         except LostProcessError as died:
-            crashes = job.crashes + (1 if is_alone else 0)
-            if crashes < lane.pipeline.crash_max:
-                self._settle(dispatch, self._runner.decide_crashed(dispatch, is_alone=is_alone))
-                return
-            ended = WorkerCrashError(stage=lane.stage.name, exit_code=died.exit_code, crashes=crashes)
+            dispatch.state = max(dispatch.state, ENDING)
+            settlement = await self._runner.decide_crashed(
+                dispatch, is_alone=is_alone, exit_code=died.exit_code
+            )
+            self._settle(dispatch, settlement)
+            return
         except Exception as exc:  # noqa: BLE001 - a process that could not even be started is a failure of the attempt.
             ended = exc
         await self._decide(dispatch, ended)

@@ -150,7 +150,9 @@ class Worker:
             self.probes,
             parts,
             concurrency=concurrency,
-            transactional=TransactionalRuns(self._store, runner, parts.threads, worker=lambda: self._name),
+            transactional=TransactionalRuns(
+                self._store, runner, parts.threads, parts.processes, worker=lambda: self._name
+            ),
             on_settlement=self._add_settlement,
             on_committed=self._committed,
             on_room=self._wake.set,

@@ -80,6 +80,8 @@ class Address:
     schema: str
     name: str
     """How it is called in messages, without a password."""
+    url: str
+    """As it was given."""
 
 
 def address_of(url: str) -> Address:
@@ -116,7 +118,7 @@ def address_of(url: str) -> Address:
             rule="must name a schema with letters, digits and underscores",
             fix="postgresql://host/name?schema=redrive, for example.",
         )
-    return Address(conninfo, schema, _name_of(known, schema))
+    return Address(conninfo, schema, _name_of(known, schema), url)
 
 
 def _check_options(names: Iterable[str]) -> None:

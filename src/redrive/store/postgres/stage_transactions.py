@@ -86,6 +86,11 @@ class ServerStageTransactions:
         self._free: list[Link] = []
         self._is_closed = False
 
+    @property
+    def database(self) -> str:
+        """See `StageTransactions.database`."""
+        return self.server.address.url
+
     def begin(self, *, is_async: bool) -> ServerStageTransaction:
         """See `StageTransactions.begin`."""
         with self._mutex:
