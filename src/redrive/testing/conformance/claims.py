@@ -16,21 +16,8 @@ from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, UpcomingWork
 from redrive.store.statements import workers as worker_sql
-from redrive.testing.conformance.build import (
-    NOW,
-    Scene,
-    agree,
-    claim,
-    exchange,
-    holds,
-    lanes_of,
-    new,
-    new_run,
-    retry,
-    settlement,
-    statuses,
-    taken,
-)
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
 
 UNREADABLE: Final = (
     b"[" * 1_200 + b"]" * 1_200,
@@ -56,7 +43,7 @@ class KeyTests(Scene):
     def _lane(store: Store, *keys: str | None) -> LaneId:
         """Submit a job for each key, each due a little later than the one before."""
         lane, _ = lanes_of(store, "fetch", "review")
-        made = store.submit([new(lane, run_at=NOW - 100 + place) for place in range(len(keys))], NOW)
+        made = store.submit([build.new(lane, run_at=NOW - 100 + place) for place in range(len(keys))], NOW)
         store.apply(worker_sql.set_keyed_by(keyed_by='["tenant"]', lane=lane))
         found = [(int(each.id), key) for each, key in zip(made, keys, strict=True) if key is not None]
         store.apply(worker_sql.put_keys(keys=found, lane=lane, keyed_by='["tenant"]'))
@@ -67,10 +54,10 @@ class KeyTests(Scene):
         lane = self._lane(store, "a", "a", "a", "b", "b", "c", None)
         want = ClaimRequest((lane,), 10, keys={lane: {"b": 1, "a": 2, "nobody": 5, "c": 0}})
 
-        agree(sorted(map(id_of, exchange(store, "w1", [], want).claimed)), [1, 2, 4])
-        agree(exchange(store, "w2", [], ClaimRequest((lane,), 10, keys={lane: {}})).claimed, ())
+        agree(sorted(map(id_of, build.exchange(store, "w1", [], want).claimed)), [1, 2, 4])
+        agree(build.exchange(store, "w2", [], ClaimRequest((lane,), 10, keys={lane: {}})).claimed, ())
         rest = ClaimRequest((lane,), 10, keys={lane: {"a": 9, "b": 9, "c": 9}})
-        agree(sorted(map(id_of, exchange(store, "w2", [], rest).claimed)), [3, 5, 6])
+        agree(sorted(map(id_of, build.exchange(store, "w2", [], rest).claimed)), [3, 5, 6])
 
     def test_candidates_for_a_probe_are_found_by_their_keys(self, store: Store) -> None:
         """By the time they wait, and only those of the keys that are asked for."""
@@ -90,37 +77,41 @@ class KeyTests(Scene):
         """Of the whole claim, and of the lane; a lane without keys gets what is left."""
         lane = self._lane(store, "a", "a", "b", "b")
         (plain,) = lanes_of(store, pipeline="other")
-        store.submit([new(plain), new(plain)], NOW)
+        store.submit([build.new(plain), build.new(plain)], NOW)
         keys = {lane: {"b": 2, "a": 2}}
 
         want = ClaimRequest((lane, plain), 4, {lane: 3}, keys=keys)
-        agree(sorted(map(id_of, exchange(store, "w1", [], want).claimed)), [1, 3, 4, 5])
+        agree(sorted(map(id_of, build.exchange(store, "w1", [], want).claimed)), [1, 3, 4, 5])
         agree(
-            [each.id for each in exchange(store, "w1", [], ClaimRequest((lane,), 0, keys=keys)).claimed], []
+            [
+                each.id
+                for each in build.exchange(store, "w1", [], ClaimRequest((lane,), 0, keys=keys)).claimed
+            ],
+            [],
         )
 
     def test_what_is_not_due_or_in_a_paused_pipeline_is_not_claimed_by_its_key(self, store: Store) -> None:
         """As without keys."""
         lane = self._lane(store, "a", "a")
-        (one,) = exchange(store, "w1", [], ClaimRequest((lane,), 1, keys={lane: {"a": 1}})).claimed
-        exchange(store, "w1", [retry(one, at=NOW + 60)])
+        (one,) = build.exchange(store, "w1", [], ClaimRequest((lane,), 1, keys={lane: {"a": 1}})).claimed
+        build.exchange(store, "w1", [build.retry(one, at=NOW + 60)])
         want = ClaimRequest((lane,), 10, keys={lane: {"a": 9}})
         store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
-        agree(exchange(store, "w1", [], want).claimed, ())
+        agree(build.exchange(store, "w1", [], want).claimed, ())
 
         store.apply(worker_sql.resume_lanes(pipeline="shop"))
-        agree([each.id for each in exchange(store, "w1", [], want).claimed], [2])
-        agree([each.id for each in exchange(store, "w1", [], want, NOW + 60).claimed], [1])
+        agree([each.id for each in build.exchange(store, "w1", [], want).claimed], [2])
+        agree([each.id for each in build.exchange(store, "w1", [], want, NOW + 60).claimed], [1])
 
     def test_a_job_that_moves_on_has_no_key_in_its_next_lane(self, store: Store) -> None:
         """One that is retried keeps it."""
         lane, after = self._lane(store, "a", "a"), lanes_of(store, "fetch", "review")[1]
-        one, two = exchange(store, "w1", [], ClaimRequest((lane,), 2, keys={lane: {"a": 2}})).claimed
-        moved = settlement(one, status=JobState.QUEUED, lane=after)
-        exchange(store, "w1", [moved, retry(two, at=NOW)])
+        one, two = build.exchange(store, "w1", [], ClaimRequest((lane,), 2, keys={lane: {"a": 2}})).claimed
+        moved = build.settlement(one, status=JobState.QUEUED, lane=after)
+        build.exchange(store, "w1", [moved, build.retry(two, at=NOW)])
 
         agree(store.query(worker_sql.keys_of_jobs(ids=[one.id, two.id])), [(two.id, "a")])
-        agree([each.id for each in claim(store, after)], [one.id])
+        agree([each.id for each in build.claim(store, after)], [one.id])
 
     def test_keys_are_found_by_lane_in_their_order_with_whether_one_is_due(self, store: Store) -> None:
         """From a key on, so many of them."""
@@ -152,11 +143,13 @@ class OrderTests(Scene):
     def test_one_job_can_be_claimed_if_it_is_due(self, store: Store) -> None:
         """Whatever its priority; another one is not claimed instead."""
         (lane,) = lanes_of(store)
-        first, later, last = store.submit([new(lane), new(lane, run_at=NOW + 1), new(lane, priority=9)], NOW)
+        first, later, last = store.submit(
+            [build.new(lane), build.new(lane, run_at=NOW + 1), build.new(lane, priority=9)], NOW
+        )
 
         found = store.query(worker_sql.probe_candidates(lane=lane, now=NOW, since=0.0))
         claimed = [
-            exchange(store, "w1", [], ClaimRequest((lane,), 1, job=job.id)).claimed
+            build.exchange(store, "w1", [], ClaimRequest((lane,), 1, job=job.id)).claimed
             for job in (later, last, last)
         ]
 
@@ -166,10 +159,15 @@ class OrderTests(Scene):
     def test_a_claim_brings_key_owner_and_run(self, store: Store) -> None:
         """As JSON, whatever characters they have; nothing for a job without them."""
         (lane,) = lanes_of(store)
-        run = new_run(store)
-        store.submit([new(lane), new(lane, key='a "b"', owner="o"), new(lane, run=run, ordinal=0)], NOW)
+        run = build.new_run(store)
+        store.submit(
+            [build.new(lane), build.new(lane, key='a "b"', owner="o"), build.new(lane, run=run, ordinal=0)],
+            NOW,
+        )
 
-        about = [None if one.about is None else msgspec.json.decode(one.about) for one in claim(store, lane)]
+        about = [
+            None if one.about is None else msgspec.json.decode(one.about) for one in build.claim(store, lane)
+        ]
 
         agree(about, [None, ['a "b"', "o", None, None], [None, None, run, None]])
 
@@ -179,49 +177,53 @@ class OrderTests(Scene):
     ) -> None:
         """And what is not due is not, although it was submitted first."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane, str(n).encode(), run_at=NOW - n, priority=priority) for n in (-5, 1, 2)], NOW)
+        store.submit(
+            [build.new(lane, str(n).encode(), run_at=NOW - n, priority=priority) for n in (-5, 1, 2)], NOW
+        )
 
-        agree([one.input for limit in (1, 5) for one in claim(store, lane, limit)], [b"2", b"1"])
+        agree([one.input for limit in (1, 5) for one in build.claim(store, lane, limit)], [b"2", b"1"])
         agree(store.upcoming([lane]).due, {lane: NOW + 5})
-        agree([one.input for one in claim(store, lane, 1, now=NOW + 5)], [b"-5"])
+        agree([one.input for one in build.claim(store, lane, 1, now=NOW + 5)], [b"-5"])
 
     def test_no_more_is_handed_out_than_was_asked_for_of_all_lanes_together(self, store: Store) -> None:
         """Whether jobs are queued or continue in place."""
         fetch, parse, review = lanes_of(store, "fetch", "parse", "review")
-        store.submit([new(lane) for lane in (fetch, parse) for _ in range(3)], NOW)
+        store.submit([build.new(lane) for lane in (fetch, parse) for _ in range(3)], NOW)
 
-        held = exchange(store, "w1", [], ClaimRequest((parse, fetch), 4, {fetch: 3})).claimed
+        held = build.exchange(store, "w1", [], ClaimRequest((parse, fetch), 4, {fetch: 3})).claimed
         agree([one.lane for one in held], [parse, parse, parse, fetch])
 
         done = [
-            settlement(one, status=JobState.QUEUED, lane=review if one.lane == parse else parse)
+            build.settlement(one, status=JobState.QUEUED, lane=review if one.lane == parse else parse)
             for one in held
         ]
-        agree(len(exchange(store, "w1", done, ClaimRequest((review, parse), 2)).claimed), 2)
+        agree(len(build.exchange(store, "w1", done, ClaimRequest((review, parse), 2)).claimed), 2)
 
     def test_jobs_that_share_slots_take_none_and_count_against_everything_else(self, store: Store) -> None:
         """Whether jobs are queued or continue in place; the limit of all lanes together holds for them, too."""
         fetch, embed, notify = lanes_of(store, "fetch", "embed", "notify")
-        store.submit([new(lane) for lane in (fetch, embed, notify) for _ in range(4)], NOW)
+        store.submit([build.new(lane) for lane in (fetch, embed, notify) for _ in range(4)], NOW)
         batched = frozenset([embed])
 
         want = ClaimRequest((notify, embed, fetch), 6, {embed: 3}, slots=2, batched=batched)
-        held = exchange(store, "w1", [], want).claimed
+        held = build.exchange(store, "w1", [], want).claimed
         agree([one.lane for one in held], [notify, notify, embed, embed, embed])
 
-        done = [settlement(one, status=JobState.QUEUED, lane=notify) for one in held if one.lane == embed]
+        done = [
+            build.settlement(one, status=JobState.QUEUED, lane=notify) for one in held if one.lane == embed
+        ]
         again = ClaimRequest((notify, embed, fetch), 9, {embed: 9}, slots=1, batched=batched)
-        agree([one.lane for one in exchange(store, "w1", done, again).claimed], [notify, embed])
+        agree([one.lane for one in build.exchange(store, "w1", done, again).claimed], [notify, embed])
 
         (first, *_) = held
-        done = [settlement(first, status=JobState.QUEUED, lane=embed)]
+        done = [build.settlement(first, status=JobState.QUEUED, lane=embed)]
         few = ClaimRequest((embed, fetch), 2, {embed: 1}, slots=1, batched=batched)
-        agree([one.lane for one in exchange(store, "w1", done, few).claimed], [embed, fetch])
+        agree([one.lane for one in build.exchange(store, "w1", done, few).claimed], [embed, fetch])
 
     def test_workers_that_use_the_same_token_get_their_own_jobs(self, store: Store) -> None:
         """Each worker counts its tokens by itself."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane), new(lane)], NOW)
+        store.submit([build.new(lane), build.new(lane)], NOW)
         want = ClaimRequest((lane,), 1)
 
         claimed = [store.exchange(worker, [], want, now=NOW, token=7_000).claimed for worker in ("w1", "w2")]
@@ -244,49 +246,57 @@ class ClaimTests(KeyTests, OrderTests):
     def test_a_job_is_handed_out_once_with_its_dispatch_counted(self, store: Store) -> None:
         """Nobody else gets it while it is held."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane, b'"x"')], NOW)
+        store.submit([build.new(lane, b'"x"')], NOW)
 
-        (one,) = claim(store, lane)
+        (one,) = build.claim(store, lane)
 
         agree((one.dispatch, one.attempt, one.round, one.input), (1, 1, 1, b'"x"'))
         agree((one.snoozes, one.suspects, one.crashes, one.cancel_asked, one.codes), (0, 0, 0, 0, None))
-        agree(claim(store, lane, worker="w2"), ())
-        agree(statuses(store), {"processing": 1})
+        agree(build.claim(store, lane, worker="w2"), ())
+        agree(build.statuses(store), {"processing": 1})
 
     def test_jobs_are_handed_out_by_priority_then_by_time_then_in_order(self, store: Store) -> None:
         """Priority 0 goes first; among equals, what was due earlier, then what was submitted earlier."""
         (lane,) = lanes_of(store)
         jobs = [
-            new(lane, b"6", priority=9),
-            new(lane, b"3", run_at=NOW - 1),
-            new(lane, b"4"),
-            new(lane, b"5"),
-            new(lane, b"1", priority=0),
-            new(lane, b"2", priority=1),
+            build.new(lane, b"6", priority=9),
+            build.new(lane, b"3", run_at=NOW - 1),
+            build.new(lane, b"4"),
+            build.new(lane, b"5"),
+            build.new(lane, b"1", priority=0),
+            build.new(lane, b"2", priority=1),
         ]
         store.submit(jobs, NOW)
 
-        agree([one.input for one in claim(store, lane)], [b"1", b"2", b"3", b"4", b"5", b"6"])
+        agree([one.input for one in build.claim(store, lane)], [b"1", b"2", b"3", b"4", b"5", b"6"])
 
     def test_a_job_that_is_not_due_is_not_handed_out_and_does_not_stand_in_the_way(
         self, store: Store
     ) -> None:
         """However urgent it is."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane, b'"late"', run_at=NOW + 10, priority=0), new(lane, b'"due"')], NOW)
+        store.submit(
+            [build.new(lane, b'"late"', run_at=NOW + 10, priority=0), build.new(lane, b'"due"')], NOW
+        )
 
-        agree([one.input for one in claim(store, lane)], [b'"due"'])
+        agree([one.input for one in build.claim(store, lane)], [b'"due"'])
         agree(store.upcoming([lane]), UpcomingWork(due={lane: NOW + 10}, leased=1, paused=frozenset()))
-        agree([one.input for one in claim(store, lane, now=NOW + 10)], [b'"late"'])
+        agree([one.input for one in build.claim(store, lane, now=NOW + 10)], [b'"late"'])
         agree(store.upcoming([lane]), UpcomingWork(due={}, leased=2, paused=frozenset()))
 
     def test_upcoming_work_is_of_the_lanes_that_are_asked_for(self, store: Store) -> None:
         """The next job of each lane, whatever its priority."""
         one, two, three = lanes_of(store, "one", "two", "three")
         store.submit(
-            [new(one, run_at=NOW + 7), new(one, run_at=NOW + 5, priority=9), new(two), new(three)], NOW
+            [
+                build.new(one, run_at=NOW + 7),
+                build.new(one, run_at=NOW + 5, priority=9),
+                build.new(two),
+                build.new(three),
+            ],
+            NOW,
         )
-        claim(store, three)
+        build.claim(store, three)
 
         agree(
             store.upcoming([one, two]),
@@ -296,19 +306,19 @@ class ClaimTests(KeyTests, OrderTests):
     def test_no_more_is_handed_out_than_wanted_and_only_from_wanted_lanes(self, store: Store) -> None:
         """The first lane of the list goes first."""
         one, two, three = lanes_of(store, "one", "two", "three")
-        store.submit([new(one)] * 5 + [new(two)] * 5 + [new(three)] * 5, NOW)
+        store.submit([build.new(one)] * 5 + [build.new(two)] * 5 + [build.new(three)] * 5, NOW)
 
-        got = exchange(store, "w1", [], ClaimRequest((two, one), 6)).claimed
+        got = build.exchange(store, "w1", [], ClaimRequest((two, one), 6)).claimed
 
         agree([each.lane for each in got], [two] * 5 + [one])
-        agree(exchange(store, "w1", [], ClaimRequest((two, one), 0)).claimed, ())
+        agree(build.exchange(store, "w1", [], ClaimRequest((two, one), 0)).claimed, ())
 
     def test_of_some_lanes_fewer_are_handed_out(self, store: Store) -> None:
         """A lane's own limit leaves the rest to the others; 0 is none."""
         one, two, three = lanes_of(store, "one", "two", "three")
-        store.submit([new(one)] * 5 + [new(two)] * 5 + [new(three)] * 5, NOW)
+        store.submit([build.new(one)] * 5 + [build.new(two)] * 5 + [build.new(three)] * 5, NOW)
 
-        got = exchange(store, "w1", [], ClaimRequest((one, two, three), 6, {one: 2, two: 0})).claimed
+        got = build.exchange(store, "w1", [], ClaimRequest((one, two, three), 6, {one: 2, two: 0})).claimed
 
         agree([each.lane for each in got], [one] * 2 + [three] * 4)
 
@@ -316,48 +326,50 @@ class ClaimTests(KeyTests, OrderTests):
         """Until it is resumed; what is held already may be settled."""
         (shop,) = lanes_of(store)
         (other,) = lanes_of(store, pipeline="other")
-        held = taken(store)
-        store.submit([new(shop), new(other)], NOW)
+        held = build.taken(store)
+        store.submit([build.new(shop), build.new(other)], NOW)
         store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
 
-        got = exchange(store, "w1", [settlement(held)], ClaimRequest((shop, other), 10))
+        got = build.exchange(store, "w1", [build.settlement(held)], ClaimRequest((shop, other), 10))
 
         agree((got.lost, [each.lane for each in got.claimed]), ((), [other]))
         agree(store.upcoming([shop, other]).paused, frozenset({shop}))
         store.apply(worker_sql.resume_lanes(pipeline="shop"))
         agree(store.upcoming([shop, other]).paused, frozenset[int]())
-        agree(len(claim(store, shop)), 1)
+        agree(len(build.claim(store, shop)), 1)
 
     def test_a_call_made_again_with_its_token_returns_what_it_had_claimed(self, store: Store) -> None:
         """So that nothing is lost when the answer was, and nothing more is claimed."""
         fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([new(fetch), new(fetch), new(fetch), new(review, priority=9)], NOW)
+        store.submit(
+            [build.new(fetch), build.new(fetch), build.new(fetch), build.new(review, priority=9)], NOW
+        )
         want = ClaimRequest((review, fetch), 3)
 
         first = store.exchange("w1", [], want, now=NOW, token=77)
         again = store.exchange("w1", [], want, now=NOW + 1, token=77)
 
         agree(sorted(again.claimed, key=id_of), sorted(first.claimed, key=id_of))
-        agree(statuses(store), {"queued": 1, "processing": 3})
+        agree(build.statuses(store), {"queued": 1, "processing": 3})
 
     def test_a_call_made_again_settles_nothing_twice(self, store: Store) -> None:
         """Outcomes and claims of one lost answer are both found again."""
-        done = taken(store)
-        store.submit([new(done.lane)], NOW)
+        done = build.taken(store)
+        store.submit([build.new(done.lane)], NOW)
         want = ClaimRequest((done.lane,), 1)
 
-        first = store.exchange("w1", [settlement(done)], want, now=NOW, token=78)
-        again = store.exchange("w1", [settlement(done)], want, now=NOW, token=78)
+        first = store.exchange("w1", [build.settlement(done)], want, now=NOW, token=78)
+        again = store.exchange("w1", [build.settlement(done)], want, now=NOW, token=78)
 
         agree(again, first)
-        agree(statuses(store), {"complete": 1, "processing": 1})
+        agree(build.statuses(store), {"complete": 1, "processing": 1})
 
     def test_what_the_last_attempt_left_is_handed_out_with_the_job(self, store: Store) -> None:
         """Attempt, snoozes and the count of codes."""
-        one = taken(store)
-        exchange(store, "w1", [retry(one, at=NOW, codes=b'{"NETWORK_RESET":1}', snoozes=2)])
+        one = build.taken(store)
+        build.exchange(store, "w1", [build.retry(one, at=NOW, codes=b'{"NETWORK_RESET":1}', snoozes=2)])
 
-        (again,) = claim(store, one.lane)
+        (again,) = build.claim(store, one.lane)
 
         agree((again.dispatch, again.attempt, again.snoozes), (2, 2, 2))
         agree(again.codes, b'{"NETWORK_RESET":1}')
@@ -365,28 +377,31 @@ class ClaimTests(KeyTests, OrderTests):
     def test_a_value_that_nobody_can_read_is_handed_out_as_it_is(self, store: Store) -> None:
         """A store does not look into values: what is wrong with one is between its job and its stage."""
         fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([new(fetch, each) for each in (b"1", *UNREADABLE, b'"last"')], NOW)
+        store.submit([build.new(fetch, each) for each in (b"1", *UNREADABLE, b'"last"')], NOW)
 
-        got = claim(store, fetch)
+        got = build.claim(store, fetch)
 
         agree([one.input for one in got], [b"1", *UNREADABLE, b'"last"'])
         continued = zip(got, reversed(UNREADABLE), strict=False)
-        done = [settlement(one, status=JobState.QUEUED, lane=review, value=value) for one, value in continued]
-        exchange(store, "w1", done)
-        moved = claim(store, review, worker="w2")
+        done = [
+            build.settlement(one, status=JobState.QUEUED, lane=review, value=value)
+            for one, value in continued
+        ]
+        build.exchange(store, "w1", done)
+        moved = build.claim(store, review, worker="w2")
         agree([one.input for one in moved], list(reversed(UNREADABLE)))
         agree([one.payload for one in moved], [b"1", *UNREADABLE[:-1]])
 
     def test_threads_share_a_store_and_no_job_is_lost_or_handed_out_twice(self, store: Store) -> None:
         """Every method may be called from any thread."""
         (lane,) = lanes_of(store)
-        made = store.submit([new(lane)] * 200, NOW)
+        made = store.submit([build.new(lane)] * 200, NOW)
         seen: list[int] = []
 
         def drain(worker: str) -> None:
-            while got := claim(store, lane, 7, worker=worker):
+            while got := build.claim(store, lane, 7, worker=worker):
                 seen.extend(one.id for one in got)
-                exchange(store, worker, [settlement(one) for one in got])
+                build.exchange(store, worker, [build.settlement(one) for one in got])
 
         threads = [threading.Thread(target=drain, args=(name,)) for name in ("w1", "w2", "w1")]
         for thread in threads:
@@ -395,4 +410,4 @@ class ClaimTests(KeyTests, OrderTests):
             thread.join()
 
         agree(sorted(seen), [one.id for one in made])
-        agree(statuses(store), {"complete": 200})
+        agree(build.statuses(store), {"complete": 200})

@@ -13,23 +13,8 @@ from redrive.store.protocol import Store
 from redrive.store.records import ClaimRequest, Renewal, WorkerFacts
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import workers as worker_sql
-from redrive.testing.conformance.build import (
-    LEASE,
-    NOW,
-    Scene,
-    agree,
-    attempts,
-    claim,
-    exchange,
-    facts,
-    holds,
-    lanes_of,
-    new,
-    retry,
-    settlement,
-    statuses,
-    taken,
-)
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import LEASE, NOW, Scene, agree, holds, lanes_of
 
 
 class RowTests(Scene):
@@ -41,39 +26,39 @@ class RowTests(Scene):
     ) -> None:
         """With the time at which it ended."""
         _, review = lanes_of(store, "fetch", "review")
-        one = taken(store)
+        one = build.taken(store)
         store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
 
         if way == "advance":
-            exchange(store, "w1", [settlement(one, status=JobState.QUEUED, lane=review)])
+            build.exchange(store, "w1", [build.settlement(one, status=JobState.QUEUED, lane=review)])
         elif way == "stop":
             store.stop_worker("w1")
         else:
             store.reap(NOW + LEASE + 1)
 
-        seen = facts(store, one.id)
+        seen = build.facts(store, one.id)
         agree((seen.status, seen.waiting, seen.worker), ("cancelled", None, None))
         holds(seen.finished_at)
 
     def test_a_job_that_continues_in_place_is_known_to_be_cancelled(self, store: Store) -> None:
         """The heartbeat reported it for the stage that has ended."""
         _, review = lanes_of(store, "fetch", "review")
-        one = taken(store)
+        one = build.taken(store)
         store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
-        advance = settlement(one, status=JobState.QUEUED, lane=review)
+        advance = build.settlement(one, status=JobState.QUEUED, lane=review)
 
-        answer = exchange(store, "w1", [advance], ClaimRequest((review,), 1))
+        answer = build.exchange(store, "w1", [advance], ClaimRequest((review,), 1))
 
         agree([each.cancel_asked for each in answer.claimed], [1])
 
     def test_a_job_has_its_first_start_and_no_reason_to_wait_while_it_runs(self, store: Store) -> None:
         """However often it is started."""
-        one = taken(store)
-        exchange(store, "w1", [retry(one, at=NOW + 5)])
-        began = facts(store, one.id).started_at
-        agree(len(claim(store, one.lane, now=NOW + 5)), 1)
+        one = build.taken(store)
+        build.exchange(store, "w1", [build.retry(one, at=NOW + 5)])
+        began = build.facts(store, one.id).started_at
+        agree(len(build.claim(store, one.lane, now=NOW + 5)), 1)
 
-        seen = facts(store, one.id)
+        seen = build.facts(store, one.id)
         agree((seen.status, seen.waiting, seen.started_at), ("processing", None, began))
 
 
@@ -82,18 +67,18 @@ class LeaseTests(RowTests):
 
     def test_a_worker_that_stops_gives_back_what_it_holds_unburned(self, store: Store) -> None:
         """At once, and without suspicion; stopping again changes nothing."""
-        one = taken(store)
+        one = build.taken(store)
 
         store.stop_worker("w1")
         store.stop_worker("w1")
 
-        (again,) = claim(store, one.lane, worker="w2")
+        (again,) = build.claim(store, one.lane, worker="w2")
         agree((again.attempt, again.dispatch, again.suspects), (1, 2, 0))
         holds(not store.renew("w1", NOW, LEASE).is_known)
 
     def test_a_dead_workers_jobs_go_back_unburned_and_its_settlements_are_refused(self, store: Store) -> None:
         """Death is declared once, by whoever looks first."""
-        one = taken(store)
+        one = build.taken(store)
         holds(store.renew("w2", NOW + 50, LEASE).is_known)
 
         agree(store.reap(NOW + LEASE), 0)
@@ -102,49 +87,49 @@ class LeaseTests(RowTests):
 
         now = NOW + LEASE + 2
         holds(not store.renew("w1", now, LEASE).is_known)
-        agree(exchange(store, "w1", [settlement(one)], now=now).lost, (one.id,))
-        (again,) = claim(store, one.lane, worker="w2", now=now)
+        agree(build.exchange(store, "w1", [build.settlement(one)], now=now).lost, (one.id,))
+        (again,) = build.claim(store, one.lane, worker="w2", now=now)
         agree((again.attempt, again.dispatch), (1, 2))
 
     def test_a_crash_is_on_record_and_raises_suspicion_until_a_stage_completes(self, store: Store) -> None:
         """It burns nothing; a failure in between does not clear it."""
         fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([new(fetch)], NOW)
-        (one,) = claim(store, fetch)
+        store.submit([build.new(fetch)], NOW)
+        (one,) = build.claim(store, fetch)
         store.renew("w2", NOW, 10 * LEASE)
         store.reap(NOW + LEASE + 1)
-        agree(attempts(store, one.id, "outcome", "burned", "worker"), [("crashed", False, "w1")])
-        agree(facts(store, one.id).waiting, "crashed")
+        agree(build.attempts(store, one.id, "outcome", "burned", "worker"), [("crashed", False, "w1")])
+        agree(build.facts(store, one.id).waiting, "crashed")
 
-        (one,) = claim(store, fetch, worker="w2", now=NOW + LEASE + 1)
+        (one,) = build.claim(store, fetch, worker="w2", now=NOW + LEASE + 1)
         agree((one.suspects, one.crashes), (1, 0))
-        exchange(store, "w2", [retry(one, at=NOW, suspects=2, crashes=1)])
-        (one,) = claim(store, fetch, worker="w2")
+        build.exchange(store, "w2", [build.retry(one, at=NOW, suspects=2, crashes=1)])
+        (one,) = build.claim(store, fetch, worker="w2")
         agree((one.suspects, one.crashes), (2, 1))
-        exchange(store, "w2", [settlement(one, status=JobState.QUEUED, lane=review)])
+        build.exchange(store, "w2", [build.settlement(one, status=JobState.QUEUED, lane=review)])
 
-        (one,) = claim(store, review, worker="w2")
+        (one,) = build.claim(store, review, worker="w2")
         agree((one.suspects, one.crashes), (0, 0))
 
     def test_a_worker_that_was_declared_dead_learns_so_and_claims_nothing(self, store: Store) -> None:
         """Whatever it asks for."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane)], NOW)
+        store.submit([build.new(lane)], NOW)
         store.reap(NOW + LEASE + 1)
 
-        answer = exchange(store, "w1", [], ClaimRequest((lane,), 1))
+        answer = build.exchange(store, "w1", [], ClaimRequest((lane,), 1))
 
         agree((answer.is_known, answer.claimed), (False, ()))
 
     def test_a_lease_that_has_ended_but_was_not_reaped_still_settles(self, store: Store) -> None:
         """Expiry alone voids nothing."""
-        one = taken(store)
+        one = build.taken(store)
 
-        agree(exchange(store, "w1", [settlement(one)], now=NOW + 1_000).lost, ())
+        agree(build.exchange(store, "w1", [build.settlement(one)], now=NOW + 1_000).lost, ())
 
     def test_a_heartbeat_extends_the_lease(self, store: Store) -> None:
         """From when it is sent, and for as long as it says."""
-        taken(store)
+        build.taken(store)
         store.renew("w1", NOW + 50, 100)
 
         agree(store.reap(NOW + 150), 0)
@@ -152,19 +137,19 @@ class LeaseTests(RowTests):
 
     def test_a_worker_may_introduce_itself_again(self, store: Store) -> None:
         """When the answer to the first time was lost; it keeps what it holds."""
-        one = taken(store)
+        one = build.taken(store)
         store.start_worker("w1", NOW + 50, LEASE)
 
         agree(store.reap(NOW + LEASE + 1), 0)
-        agree(exchange(store, "w1", [settlement(one)]).lost, ())
+        agree(build.exchange(store, "w1", [build.settlement(one)]).lost, ())
 
     def test_a_worker_is_listed_with_its_own_facts(self, store: Store) -> None:
         """With how many jobs it holds."""
         about = WorkerFacts(host="h", process=7, pipelines=("a", "b"), concurrency=9)
         store.start_worker("w3", NOW, LEASE, about)
         (lane,) = lanes_of(store)
-        store.submit([new(lane)] * 2, NOW)
-        claim(store, lane, worker="w3")
+        store.submit([build.new(lane)] * 2, NOW)
+        build.claim(store, lane, worker="w3")
 
         (row,) = [row for row in store.query(worker_sql.workers()) if row[0] == "w3"]
 
@@ -174,37 +159,37 @@ class LeaseTests(RowTests):
     def test_progress_is_visible_while_the_stage_runs(self, store: Store, status: JobState) -> None:
         """Which is gone when the stage has completed."""
         _, review = lanes_of(store, "fetch", "review")
-        one = taken(store)
+        one = build.taken(store)
 
         store.apply(worker_sql.progress(progress="3 of 7", job=one.id, worker="w1", dispatch=one.dispatch))
-        agree(facts(store, one.id).progress, "3 of 7")
-        exchange(store, "w1", [settlement(one, status=status, lane=review)])
-        agree(facts(store, one.id).progress, None)
+        agree(build.facts(store, one.id).progress, "3 of 7")
+        build.exchange(store, "w1", [build.settlement(one, status=status, lane=review)])
+        agree(build.facts(store, one.id).progress, None)
 
     @pytest.mark.parametrize("stale", ["dispatch", "worker"])
     def test_progress_behind_a_lost_lease_is_not_written(self, store: Store, stale: str) -> None:
         """The job says what its present holder said."""
-        one = taken(store)
+        one = build.taken(store)
         worker = "w2" if stale == "worker" else "w1"
         dispatch = one.dispatch - 1 if stale == "dispatch" else one.dispatch
 
         store.apply(worker_sql.progress(progress="3 of 7", job=one.id, worker=worker, dispatch=dispatch))
 
-        agree(facts(store, one.id).progress, None)
+        agree(build.facts(store, one.id).progress, None)
 
     def test_a_heartbeat_brings_back_which_jobs_somebody_asked_to_cancel(self, store: Store) -> None:
         """Those this worker holds, until they are settled; a job that would go back to the queue ends there and then."""
-        one = taken(store)
-        taken(store)
+        one = build.taken(store)
+        build.taken(store)
         store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
 
         agree(store.renew("w1", NOW, LEASE), Renewal(is_known=True, cancel=(one.id,)))
         agree(store.renew("w1", NOW, LEASE).cancel, (one.id,))
         agree(store.renew("w2", NOW, LEASE).cancel, ())
-        exchange(store, "w1", [retry(one, at=NOW)])
+        build.exchange(store, "w1", [build.retry(one, at=NOW)])
         agree(store.renew("w1", NOW, LEASE).cancel, ())
-        agree(claim(store, one.lane, worker="w2"), ())
-        agree(statuses(store), {"cancelled": 1, "processing": 1})
+        agree(build.claim(store, one.lane, worker="w2"), ())
+        agree(build.statuses(store), {"cancelled": 1, "processing": 1})
 
     def test_time_is_what_the_caller_says_it_is(self, store: Store) -> None:
         """The store looks at no clock of its own, however far from it the caller's is."""

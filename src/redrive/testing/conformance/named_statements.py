@@ -19,29 +19,16 @@ from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import workers as worker_sql
-from redrive.testing.conformance.build import (
-    NOW,
-    Scene,
-    agree,
-    claim,
-    exchange,
-    facts,
-    holds,
-    lanes_of,
-    new,
-    new_run,
-    settlement,
-    statuses,
-    taken,
-)
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
 
 CHANGES: dict[str, Callable[[Store], object]] = {
-    "submit": lambda store: store.submit([new(lanes_of(store)[0])], NOW),
+    "submit": lambda store: store.submit([build.new(lanes_of(store)[0])], NOW),
     "lanes": lambda store: lanes_of(store, "a stage that is new"),
     "apply": lambda store: store.apply(
         operation_sql.log(act=operation_sql.Act(NOW, "a", "b", "c", "d", None))
     ),
-    "exchange": lambda store: exchange(store, "w1", [settlement(taken(store))]),
+    "exchange": lambda store: build.exchange(store, "w1", [build.settlement(build.taken(store))]),
     "swap_breaker": lambda store: store.swap_breaker("api", None, b"{}"),
 }
 
@@ -65,15 +52,15 @@ class StatementTests(Scene):
     def test_a_change_that_does_not_fit_is_dropped_whole(self, store: Store, rows: int) -> None:
         """A step that touches more or fewer rows than it must undoes the steps before it, too."""
         (lane,) = lanes_of(store)
-        (one, _) = store.submit([new(lane), new(lane)], NOW)
+        (one, _) = store.submit([build.new(lane), build.new(lane)], NOW)
         log = operation_sql.log(act=operation_sql.Act(NOW, "me", "cancel", "job", "1", None))
 
         agree(store.apply(log, job_sql.cancel_queued(now=NOW, job=one.id).touching(rows), log), None)
 
-        agree(statuses(store), {"queued": 2})
+        agree(build.statuses(store), {"queued": 2})
         agree(store.query(operation_sql.operations(limit=10)), [])
         holds(store.apply(log, job_sql.cancel_queued(now=NOW, job=one.id).touching(1), log) is not None)
-        agree(statuses(store), {"queued": 1, "cancelled": 1})
+        agree(build.statuses(store), {"queued": 1, "cancelled": 1})
 
     def test_a_change_that_breaks_a_constraint_is_an_error_and_leaves_nothing(self, store: Store) -> None:
         """A row that cannot be is no question of fitting."""
@@ -86,8 +73,8 @@ class StatementTests(Scene):
 
     def test_a_queued_job_is_cancelled_and_one_that_runs_is_only_asked(self, store: Store) -> None:
         """Each of the two steps leaves the jobs of the other alone."""
-        one = taken(store)
-        (two,) = store.submit([new(one.lane)], NOW)
+        one = build.taken(store)
+        (two,) = store.submit([build.new(one.lane)], NOW)
 
         agree(store.apply(job_sql.cancel_queued(now=NOW, job=one.id).touching(1)), None)
         agree(store.apply(job_sql.ask_to_cancel(job=two.id).touching(1)), None)
@@ -96,21 +83,24 @@ class StatementTests(Scene):
             job_sql.ask_to_cancel(job=one.id).touching(1),
         )
 
-        agree((facts(store, one.id).status, facts(store, one.id).is_cancel_asked), ("processing", True))
-        agree(facts(store, two.id).status, "cancelled")
+        agree(
+            (build.facts(store, one.id).status, build.facts(store, one.id).is_cancel_asked),
+            ("processing", True),
+        )
+        agree(build.facts(store, two.id).status, "cancelled")
 
     def test_the_jobs_of_a_paused_run_wait_and_continue_as_they_were(self, store: Store) -> None:
         """Other jobs are not touched; pausing twice is pausing once."""
         (lane,) = lanes_of(store)
-        run = new_run(store)
-        store.submit([new(lane, b"1", run=run, ordinal=0), new(lane, b"2")], NOW)
+        run = build.new_run(store)
+        store.submit([build.new(lane, b"1", run=run, ordinal=0), build.new(lane, b"2")], NOW)
         store.apply(run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=run).touching(1))
         for _ in range(2):
             store.apply(run_sql.pause_run(run=run))
 
-        agree([one.input for one in claim(store, lane)], [b"2"])
+        agree([one.input for one in build.claim(store, lane)], [b"2"])
         store.apply(run_sql.unpause_run(run=run))
-        agree([one.input for one in claim(store, lane)], [b"1"])
+        agree([one.input for one in build.claim(store, lane)], [b"1"])
 
     def test_a_tick_of_a_schedule_is_made_by_one_worker(self, store: Store) -> None:
         """Whoever saw the same `next_at` second does not fit, and submits nothing."""
@@ -125,7 +115,7 @@ class StatementTests(Scene):
 
         agree([store.apply(*tick) is None for _ in range(2)], [False, True])
 
-        agree(statuses(store), {"queued": 1})
+        agree(build.statuses(store), {"queued": 1})
         agree(store.query(run_sql.due_schedules(now=NOW)), [])
 
     def test_a_change_counter_stays_the_same_while_nobody_changes_anything(self, store: Store) -> None:
@@ -157,7 +147,7 @@ class StatementTests(Scene):
         if (signal := store.change_signal()) is not None:
             with closing(signal):
                 signal.clear()
-                store.submit([new(lane)], NOW)
+                store.submit([build.new(lane)], NOW)
 
                 holds(bool(select.select([signal], [], [], 10)[0]))
                 signal.clear()

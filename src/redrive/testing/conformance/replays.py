@@ -19,28 +19,14 @@ from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import release as release_sql
 from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import upkeep as upkeep_sql
-from redrive.testing.conformance.build import (
-    LETTER,
-    NOW,
-    Scene,
-    agree,
-    burial,
-    cancellation,
-    claim,
-    exchange,
-    facts,
-    holds,
-    new,
-    settlement,
-    skip,
-    taken,
-)
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import NOW, Scene, agree, holds
 
 
 def failed(store: Store, **changes: object) -> tuple[JobId, LaneId]:
     """Return a job that has failed, and its lane."""
-    one = taken(store, **changes)
-    exchange(store, "w1", [burial(one)])
+    one = build.taken(store, **changes)
+    build.exchange(store, "w1", [build.burial(one)])
     return one.id, one.lane
 
 
@@ -66,7 +52,7 @@ class ReplayTests(Scene):
 
         holds(released(store, 1))
 
-        seen = facts(store, job)
+        seen = build.facts(store, job)
         agree((seen.status, seen.stage, seen.round, seen.attempt), ("queued", "fetch", 2, 1))
         agree((seen.error_code, seen.finished_at, seen.waiting), (None, None, "replay"))
         agree(letters(store, job), [("replaying", None, 0, None)])
@@ -82,8 +68,8 @@ class ReplayTests(Scene):
         """However many rounds it took."""
         job, lane = failed(store)
         released(store, 1)
-        (one,) = claim(store, lane, now=NOW + 20)
-        exchange(store, "w1", [settlement(one)])
+        (one,) = build.claim(store, lane, now=NOW + 20)
+        build.exchange(store, "w1", [build.settlement(one)])
 
         agree(letters(store, job), [("resolved", "completed", 0, None)])
 
@@ -91,8 +77,8 @@ class ReplayTests(Scene):
         """Its replay ended without a failure."""
         job, lane = failed(store)
         released(store, 1)
-        (one,) = claim(store, lane, now=NOW + 20)
-        exchange(store, "w1", [skip(one)])
+        (one,) = build.claim(store, lane, now=NOW + 20)
+        build.exchange(store, "w1", [build.skip(one)])
 
         agree(letters(store, job), [("resolved", "completed", 0, None)])
 
@@ -100,8 +86,8 @@ class ReplayTests(Scene):
         """Queued or running."""
         job, lane = failed(store)
         released(store, 1)
-        (one,) = claim(store, lane, now=NOW + 20)
-        exchange(store, "w1", [cancellation(one)])
+        (one,) = build.claim(store, lane, now=NOW + 20)
+        build.exchange(store, "w1", [build.cancellation(one)])
         other, _ = failed(store)
         released(store, 2)
         store.apply(job_sql.cancel_queued(now=NOW + 30, job=other).touching(1))
@@ -113,8 +99,8 @@ class ReplayTests(Scene):
         """Which is escalated, because the permanent code came back."""
         job, lane = failed(store)
         released(store, 1)
-        (one,) = claim(store, lane, now=NOW + 20)
-        exchange(store, "w1", [burial(one)])
+        (one,) = build.claim(store, lane, now=NOW + 20)
+        build.exchange(store, "w1", [build.burial(one)])
 
         agree(letters(store, job), [("returned", "same", 0, None), ("open", None, 1, 1)])
 
@@ -122,9 +108,9 @@ class ReplayTests(Scene):
         """And is no reason to escalate."""
         job, lane = failed(store)
         released(store, 1)
-        (one,) = claim(store, lane, now=NOW + 20)
-        other = msgspec.structs.replace(LETTER, fingerprint="v1:ffff", code="BUG_CODE")
-        exchange(store, "w1", [burial(one, letter=other)])
+        (one,) = build.claim(store, lane, now=NOW + 20)
+        other = msgspec.structs.replace(build.LETTER, fingerprint="v1:ffff", code="BUG_CODE")
+        build.exchange(store, "w1", [build.burial(one, letter=other)])
 
         agree(letters(store, job), [("returned", "other", 0, None), ("open", None, 0, 1)])
 
@@ -133,13 +119,13 @@ class ReplayTests(Scene):
         _, lane = failed(store)
         holds(released(store, 1, first=lane))
 
-        (one,) = claim(store, lane, now=NOW + 20)
+        (one,) = build.claim(store, lane, now=NOW + 20)
         agree((one.restarts, one.round, one.input), (1, 2, b"{}"))
 
     def test_a_key_that_was_taken_meanwhile_keeps_the_release_out(self, store: Store) -> None:
         """The candidate says which job has it."""
         _, lane = failed(store, key="k")
-        (newer,) = store.submit([new(lane, key="k")], NOW)
+        (newer,) = store.submit([build.new(lane, key="k")], NOW)
 
         (candidate,) = batch_of(
             store.query(release_sql.replay_candidates(ids=[1], from_start=False))
@@ -170,8 +156,8 @@ class ReplayTests(Scene):
 
         holds(not released(store, 1))
         holds(released(store, 1, replay=1))
-        (one,) = claim(store, lane, now=NOW + 20)
-        exchange(store, "w1", [settlement(one)])
+        (one,) = build.claim(store, lane, now=NOW + 20)
+        build.exchange(store, "w1", [build.settlement(one)])
 
         counts = counts_of(store, 1)
         agree((counts.waiting, counts.replaying, counts.completed), (1, 0, 1))

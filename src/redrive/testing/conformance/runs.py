@@ -12,22 +12,8 @@ from redrive.store.protocol import Store
 from redrive.store.records import JobId
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import runs as run_sql
-from redrive.testing.conformance.build import (
-    NOW,
-    Scene,
-    agree,
-    burial,
-    child,
-    claim,
-    exchange,
-    facts,
-    holds,
-    lanes_of,
-    retry,
-    settlement,
-    statuses,
-    taken,
-)
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
 from redrive.testing.conformance.replays import released
 
 ITEMS = '[["1", null, null, 5], ["\\"two\\"", "b", "ann", 0]]'
@@ -69,23 +55,23 @@ class RunTests(Scene):
         holds(opened(store))
         (lane,) = lanes_of(store)
 
-        one, two = sorted(claim(store, lane), key=lambda job: job.id)
+        one, two = sorted(build.claim(store, lane), key=lambda job: job.id)
         agree((one.input, two.input), (b"1", b'"two"'))
-        agree((facts(store, two.id).key, facts(store, two.id).owner), ("b", "ann"))
-        agree((facts(store, one.id).run, facts(store, two.id).priority), (1, 0))
+        agree((build.facts(store, two.id).key, build.facts(store, two.id).owner), ("b", "ann"))
+        agree((build.facts(store, one.id).run, build.facts(store, two.id).priority), (1, 0))
 
     def test_a_key_opens_one_run_and_nothing_of_the_second_is_stored(self, store: Store) -> None:
         """Runs without a key are as many as are opened."""
         holds(opened(store))
 
         agree(opened(store, '[["1", null, null, 5]]', 1), None)
-        agree(statuses(store), {"queued": 2})
+        agree(build.statuses(store), {"queued": 2})
         holds(opened(store, '[["1", null, null, 5]]', 1, key=None))
         agree(store.query(run_sql.run_with_key(pipeline="shop", key="k")), [1])
 
     def test_an_item_whose_key_is_taken_keeps_the_whole_run_out(self, store: Store) -> None:
         """All or nothing."""
-        taken(store, key="b")
+        build.taken(store, key="b")
 
         agree(opened(store), None)
         agree(store.query(run_sql.runs(limit=10)), [])
@@ -95,10 +81,10 @@ class RunTests(Scene):
         """What has changed meanwhile has to be decided anew."""
         opened(store)
         (lane,) = lanes_of(store)
-        one, two = claim(store, lane)
-        exchange(store, "w1", [settlement(one)])
+        one, two = build.claim(store, lane)
+        build.exchange(store, "w1", [build.settlement(one)])
         holds(not ended(store, (2, 2, 2)))
-        exchange(store, "w1", [settlement(two)])
+        build.exchange(store, "w1", [build.settlement(two)])
         agree([row[0] for row in store.query(run_sql.live_runs(now=NOW))], [1])
 
         holds(ended(store, (2, 2, 2)))
@@ -109,8 +95,8 @@ class RunTests(Scene):
         """And for ever."""
         opened(store)
         (lane,) = lanes_of(store)
-        one, _ = claim(store, lane)
-        exchange(store, "w1", [burial(one)])
+        one, _ = build.claim(store, lane)
+        build.exchange(store, "w1", [build.burial(one)])
 
         ((run, status, *_, is_free),) = store.query(run_sql.live_runs(now=NOW))
         agree((run, status, is_free), (1, "running", 1))
@@ -120,7 +106,7 @@ class RunTests(Scene):
         """Until it has ended again."""
         opened(store)
         (lane,) = lanes_of(store)
-        exchange(store, "w1", [burial(each) for each in claim(store, lane)])
+        build.exchange(store, "w1", [build.burial(each) for each in build.claim(store, lane)])
         store.apply(
             run_sql.decide_run(
                 status="failed",
@@ -189,20 +175,20 @@ class RunTests(Scene):
         """Those that were in a stage one by one, and all of them at once."""
         opened(store)
         (lane,) = lanes_of(store)
-        one, two = claim(store, lane)
+        one, two = build.claim(store, lane)
         store.apply(run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=1).touching(1))
         agree(sorted(store.query(run_sql.paused_at_work())), sorted([(one.id, 1), (two.id, 1)]))
-        exchange(store, "w1", [retry(one, at=NOW), retry(two, at=NOW)])
+        build.exchange(store, "w1", [build.retry(one, at=NOW), build.retry(two, at=NOW)])
         store.apply(run_sql.pause_jobs(ids=[one.id]))
-        agree([each.id for each in claim(store, lane)], [two.id])
+        agree([each.id for each in build.claim(store, lane)], [two.id])
 
         store.apply(run_sql.continue_run(options=b"{}", run=1).touching(1), run_sql.unpause_run(run=1))
         store.apply(run_sql.pause_jobs(ids=[one.id]), run_sql.pause_run(run=1))
-        agree([each.id for each in claim(store, lane)], [one.id])
+        agree([each.id for each in build.claim(store, lane)], [one.id])
 
     def test_the_items_of_a_run_have_the_trace_of_who_opened_it(self, store: Store) -> None:
         """Of that run alone."""
-        taken(store)
+        build.taken(store)
         (lane,) = lanes_of(store)
         store.apply(
             run_sql.open_run(
@@ -218,13 +204,15 @@ class RunTests(Scene):
         """After all items; a child of a job without a run has none."""
         opened(store)
         (lane,) = lanes_of(store)
-        one, _ = claim(store, lane)
-        alone = taken(store)
-        joining = replace(child(pipeline="other"), joins_run=True)
-        exchange(store, "w1", [settlement(one, children=(joining, child(pipeline="other")))])
-        exchange(store, "w1", [settlement(alone, children=(joining,))])
+        one, _ = build.claim(store, lane)
+        alone = build.taken(store)
+        joining = replace(build.child(pipeline="other"), joins_run=True)
+        build.exchange(
+            store, "w1", [build.settlement(one, children=(joining, build.child(pipeline="other")))]
+        )
+        build.exchange(store, "w1", [build.settlement(alone, children=(joining,))])
 
-        agree([facts(store, JobId(job)).run for job in (4, 5, 6)], [1, None, None])
+        agree([build.facts(store, JobId(job)).run for job in (4, 5, 6)], [1, None, None])
         (row,) = store.query(run_sql.run(run=1))
         agree((row[8], row[-1]), (3, 1))
 
@@ -232,23 +220,23 @@ class RunTests(Scene):
         """It waits with the items of a paused run, and is cancelled with those of a cancelled one."""
         opened(store)
         (lane,) = lanes_of(store)
-        one, two = claim(store, lane)
-        joining = replace(child(pipeline="other"), joins_run=True)
+        one, two = build.claim(store, lane)
+        joining = replace(build.child(pipeline="other"), joins_run=True)
         (other,) = lanes_of(store, pipeline="other")
         store.apply(
             run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=1).touching(1),
             run_sql.pause_run(run=1),
         )
-        exchange(store, "w1", [settlement(one, children=(joining,))])
+        build.exchange(store, "w1", [build.settlement(one, children=(joining,))])
         agree(
-            (statuses(store, from_rows=True), claim(store, other)),
+            (build.statuses(store, from_rows=True), build.claim(store, other)),
             ({"complete": 1, "processing": 1, "queued": 1}, ()),
         )
         store.apply(run_sql.continue_run(options=b"{}", run=1).touching(1), run_sql.unpause_run(run=1))
-        (waited,) = claim(store, other)
+        (waited,) = build.claim(store, other)
 
         store.apply(run_sql.stop_run(status="cancelled", reason="why", ended_at=None, run=1).touching(1))
-        exchange(store, "w1", [settlement(two, children=(joining,)), settlement(waited)])
-        agree(statuses(store, from_rows=True), {"complete": 3, "cancelled": 1})
+        build.exchange(store, "w1", [build.settlement(two, children=(joining,)), build.settlement(waited)])
+        agree(build.statuses(store, from_rows=True), {"complete": 3, "cancelled": 1})
         agree([row[0] for row in store.query(run_sql.live_runs(now=NOW))], [1])
         agree(store.query(run_sql.run(run=1))[0][8:12], (4, 3, 0, 1))

@@ -17,98 +17,84 @@ from redrive.store.records import ClaimedJob, ClaimRequest, Settlement
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import workers as worker_sql
-from redrive.testing.conformance.build import (
-    NOTHING,
-    NOW,
-    OVERRAN,
-    Scene,
-    agree,
-    attempts,
-    burial,
-    cancellation,
-    claim,
-    exchange,
-    facts,
-    holds,
-    lanes_of,
-    new,
-    retry,
-    settlement,
-    statuses,
-    taken,
-)
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import NOW, Scene, agree, facts, holds, lanes_of
 from redrive.testing.conformance.submissions import SIZES, text_of
 
-Build = Callable[[ClaimedJob], Settlement]
+Settle = Callable[[ClaimedJob], Settlement]
 
 
 def again_later(of: ClaimedJob) -> Settlement:
     """Return the settlement of an attempt that is tried again at once."""
-    return retry(of, at=NOW)
+    return build.retry(of, at=NOW)
 
 
 def large(of: ClaimedJob) -> Settlement:
     """Return the settlement of a job that is complete, with a value that has a row of its own."""
-    return settlement(of, value=text_of(SIZES[-1]))
+    return build.settlement(of, value=text_of(SIZES[-1]))
 
 
 def continued(of: ClaimedJob) -> Settlement:
     """Return the settlement of an attempt after which the job continues, with a different value than usual."""
-    return settlement(of, status=JobState.QUEUED, value=b'"continued"')
+    return build.settlement(of, status=JobState.QUEUED, value=b'"continued"')
 
 
 class FenceTests(Scene):
     """What becomes of a job whose earlier run speaks up beside its present one."""
 
-    @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later, continued])
+    @pytest.mark.parametrize(
+        "settle", [build.settlement, build.burial, build.cancellation, again_later, continued]
+    )
     def test_a_stale_settlement_behind_a_good_one_of_the_same_job_changes_nothing(
-        self, store: Store, build: Build
+        self, store: Store, settle: Settle
     ) -> None:
         """It counts as done or as lost. The job continues, and its worker is informed: no other would ever end it."""
         fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([new(fetch)], NOW)
-        (stale,) = claim(store, fetch)
+        store.submit([build.new(fetch)], NOW)
+        (stale,) = build.claim(store, fetch)
         store.stop_worker("w1")
-        (one,) = claim(store, fetch, worker="w2")
-        advance = settlement(one, status=JobState.QUEUED, lane=review)
+        (one,) = build.claim(store, fetch, worker="w2")
+        advance = build.settlement(one, status=JobState.QUEUED, lane=review)
 
-        answer = exchange(store, "w2", [advance, build(stale)], ClaimRequest((review, fetch), 5))
+        answer = build.exchange(store, "w2", [advance, settle(stale)], ClaimRequest((review, fetch), 5))
 
         holds(answer.lost in {(), (stale.id,)})
         agree(answer.broken, ())
-        agree(statuses(store), {"processing": 1})
+        agree(build.statuses(store), {"processing": 1})
         agree([(each.id, each.lane, each.input) for each in answer.claimed], [(one.id, review, b'"done"')])
-        agree(attempts(store, one.id, "outcome"), [("ok",)])
-        agree(exchange(store, "w2", [settlement(*answer.claimed)]).lost, ())
+        agree(build.attempts(store, one.id, "outcome"), [("ok",)])
+        agree(build.exchange(store, "w2", [build.settlement(*answer.claimed)]).lost, ())
 
     @pytest.mark.parametrize("fence", ["token", "dispatch"])
-    @pytest.mark.parametrize("build", [settlement, large, burial, cancellation, again_later, continued])
+    @pytest.mark.parametrize(
+        "settle", [build.settlement, large, build.burial, build.cancellation, again_later, continued]
+    )
     def test_the_token_and_the_dispatch_of_a_settlement_must_both_be_those_of_the_lease(
-        self, store: Store, build: Build, fence: str
+        self, store: Store, settle: Settle, fence: str
     ) -> None:
         """A job that is queued again has no token but the same dispatch; two workers may use the same token."""
         fetch, review = lanes_of(store, "fetch", "review")
-        stale = taken(store)
+        stale = build.taken(store)
         store.stop_worker("w1")
         if fence == "dispatch":
             store.exchange("w2", [], ClaimRequest((fetch,), 1), now=NOW, token=stale.token)
         status = facts(store, stale.id).status
-        done = replace(build(stale), lane=review if build is continued else fetch)
+        done = replace(settle(stale), lane=review if settle is continued else fetch)
 
-        for want in (ClaimRequest((review,), 1), NOTHING):
-            answer = exchange(store, "w2", [done], want)
+        for want in (ClaimRequest((review,), 1), build.NOTHING):
+            answer = build.exchange(store, "w2", [done], want)
             agree((answer.lost, answer.broken, answer.claimed), ((stale.id,), (), ()))
 
-        agree(statuses(store), {status: 1})
-        agree(attempts(store, stale.id, "outcome"), [])
+        agree(build.statuses(store), {status: 1})
+        agree(build.attempts(store, stale.id, "outcome"), [])
         store.apply(worker_sql.return_job(job=stale.id, token=stale.token, dispatch=stale.dispatch))
         agree(facts(store, stale.id).status, status)
 
-    @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later])
-    def test_a_job_that_was_settled_cannot_be_returned(self, store: Store, build: Build) -> None:
+    @pytest.mark.parametrize("settle", [build.settlement, build.burial, build.cancellation, again_later])
+    def test_a_job_that_was_settled_cannot_be_returned(self, store: Store, settle: Settle) -> None:
         """Its dispatch is still the same, but it has no lease any more."""
-        one = taken(store)
-        exchange(store, "w1", [build(one)])
+        one = build.taken(store)
+        build.exchange(store, "w1", [settle(one)])
         before = facts(store, one.id)
 
         store.apply(worker_sql.return_job(job=one.id, token=one.token, dispatch=one.dispatch))
@@ -127,14 +113,14 @@ class OriginTests(FenceTests):
         """Whatever the size of either, and whether the job queued in between or went straight on."""
         fetch, review = lanes_of(store, "fetch", "review")
         payload = text_of(payload_size)
-        store.submit([new(fetch, payload), new(fetch, payload)], NOW)
+        store.submit([build.new(fetch, payload), build.new(fetch, payload)], NOW)
         done = [
-            settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
-            for one in claim(store, fetch)
+            build.settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
+            for one in build.claim(store, fetch)
         ]
 
-        straight = exchange(store, "w1", done, ClaimRequest((review,), 1)).claimed
-        queued = claim(store, review, worker="w2")
+        straight = build.exchange(store, "w1", done, ClaimRequest((review,), 1)).claimed
+        queued = build.claim(store, review, worker="w2")
 
         agree([len(straight), len(queued)], [1, 1])
         agree([(one.input, one.payload) for one in (*straight, *queued)], [(text_of(size), payload)] * 2)
@@ -150,18 +136,18 @@ class SettlementTests(OriginTests):
     ) -> None:
         """Whatever its size, and whether it queues in between; attempts, snoozes, codes, suspects and crashes start anew."""
         fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([new(fetch)], NOW)
-        (one,) = claim(store, fetch)
+        store.submit([build.new(fetch)], NOW)
+        (one,) = build.claim(store, fetch)
         moved = {"codes": b'{"NETWORK_RESET":1}', "snoozes": 2, "suspects": 3, "crashes": 1}
-        exchange(store, "w1", [retry(one, at=NOW, **moved)])
-        (one,) = claim(store, fetch)
+        build.exchange(store, "w1", [build.retry(one, at=NOW, **moved)])
+        (one,) = build.claim(store, fetch)
 
-        advance = settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
-        answer = exchange(store, "w1", [advance], ClaimRequest((review,), room))
+        advance = build.settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
+        answer = build.exchange(store, "w1", [advance], ClaimRequest((review,), room))
         agree(len(answer.claimed), room)
         # As they are written, and not only as they are returned.
         store.stop_worker("w1")
-        (following,) = claim(store, review, worker="w2")
+        (following,) = build.claim(store, review, worker="w2")
 
         agree((following.lane, following.input, following.dispatch), (review, text_of(size), 3 + room))
         for each in (*answer.claimed, following):
@@ -171,9 +157,9 @@ class SettlementTests(OriginTests):
     @pytest.mark.parametrize("size", SIZES)
     def test_a_result_of_any_size_is_kept(self, store: Store, size: int) -> None:
         """And nothing is left of the lease."""
-        one = taken(store)
+        one = build.taken(store)
 
-        exchange(store, "w1", [settlement(one, value=text_of(size), ended_at=NOW + 3)])
+        build.exchange(store, "w1", [build.settlement(one, value=text_of(size), ended_at=NOW + 3)])
 
         agree(store.query(job_sql.result(job=one.id)), [("complete", text_of(size))])
         seen = facts(store, one.id)
@@ -182,40 +168,42 @@ class SettlementTests(OriginTests):
     @pytest.mark.parametrize("size", SIZES)
     def test_a_retry_waits_until_it_is_due_with_its_input_kept(self, store: Store, size: int) -> None:
         """And says why it waits."""
-        one = taken(store, payload=text_of(size))
+        one = build.taken(store, payload=text_of(size))
 
-        exchange(store, "w1", [retry(one, at=NOW + 5)])
+        build.exchange(store, "w1", [build.retry(one, at=NOW + 5)])
 
         agree(facts(store, one.id).waiting, "retry")
-        agree(claim(store, one.lane), ())
-        (again,) = claim(store, one.lane, now=NOW + 5)
+        agree(build.claim(store, one.lane), ())
+        (again,) = build.claim(store, one.lane, now=NOW + 5)
         agree((again.input, again.attempt), (text_of(size), 2))
 
     def test_a_hold_burns_nothing(self, store: Store) -> None:
         """The attempt's number is repeated."""
-        one = taken(store)
-        hold = settlement(one, status=JobState.QUEUED, value=None, outcome="hold", burned=False, snoozes=1)
+        one = build.taken(store)
+        hold = build.settlement(
+            one, status=JobState.QUEUED, value=None, outcome="hold", burned=False, snoozes=1
+        )
 
-        (again,) = exchange(store, "w1", [hold], ClaimRequest((one.lane,), 1)).claimed
+        (again,) = build.exchange(store, "w1", [hold], ClaimRequest((one.lane,), 1)).claimed
 
         agree((again.attempt, again.dispatch, again.snoozes), (1, 2, 1))
-        agree(attempts(store, one.id, "outcome", "burned"), [("hold", False)])
+        agree(build.attempts(store, one.id, "outcome", "burned"), [("hold", False)])
 
     def test_a_cancelled_job_is_out_of_the_way(self, store: Store) -> None:
         """Nobody gets it any more."""
-        one = taken(store)
+        one = build.taken(store)
 
-        exchange(store, "w1", [cancellation(one)])
+        build.exchange(store, "w1", [build.cancellation(one)])
 
-        agree(statuses(store), {"cancelled": 1})
-        agree(claim(store, one.lane), ())
+        agree(build.statuses(store), {"cancelled": 1})
+        agree(build.claim(store, one.lane), ())
 
     def test_a_dead_letter_is_on_record_with_its_first_and_last_failure(self, store: Store) -> None:
         """And the job says what it died of."""
-        one = taken(store)
-        exchange(store, "w1", [retry(one, at=NOW, ended_at=NOW + 1)])
-        (one,) = claim(store, one.lane)
-        exchange(store, "w1", [burial(one, ended_at=NOW + 2)])
+        one = build.taken(store)
+        build.exchange(store, "w1", [build.retry(one, at=NOW, ended_at=NOW + 1)])
+        (one,) = build.claim(store, one.lane)
+        build.exchange(store, "w1", [build.burial(one, ended_at=NOW + 2)])
 
         (row,) = store.query(letter_sql.letters_of_job(job=one.id))
         (_, state, round_, code, _, message, *_, reason, first_at, last_at) = row[:13]
@@ -226,90 +214,99 @@ class SettlementTests(OriginTests):
 
     def test_every_attempt_is_on_record(self, store: Store) -> None:
         """With all that was said about it."""
-        one = taken(store)
+        one = build.taken(store)
         facts = {"http_status": 503, "config": "c0ffee"}
-        exchange(store, "w1", [retry(one, at=NOW, notes='{"request":"r1"}', decision=OVERRAN, **facts)])
-        (one,) = claim(store, one.lane, worker="w2")
-        exchange(store, "w2", [settlement(one)])
+        build.exchange(
+            store, "w1", [build.retry(one, at=NOW, notes='{"request":"r1"}', decision=build.OVERRAN, **facts)]
+        )
+        (one,) = build.claim(store, one.lane, worker="w2")
+        build.exchange(store, "w2", [build.settlement(one)])
 
         agree(
-            attempts(store, one.id, "dispatch", "stage", "attempt", "outcome", "code", "worker"),
+            build.attempts(store, one.id, "dispatch", "stage", "attempt", "outcome", "code", "worker"),
             [(1, "fetch", 1, "retry", "NETWORK_RESET", "w1"), (2, "fetch", 2, "ok", None, "w2")],
         )
-        (first, _) = attempts(store, one.id, *facts, "reason", "notes", "duration")
+        (first, _) = build.attempts(store, one.id, *facts, "reason", "notes", "duration")
         agree(first, (*facts.values(), "overran", {"request": "r1"}, 1.0))
 
-    @pytest.mark.parametrize("build", [settlement, burial, cancellation, again_later])
+    @pytest.mark.parametrize("settle", [build.settlement, build.burial, build.cancellation, again_later])
     def test_a_settlement_behind_a_lost_lease_is_refused_for_that_job_alone(
-        self, store: Store, build: Build
+        self, store: Store, settle: Settle
     ) -> None:
         """The job belongs to its new holder, who is not disturbed; the rest of the batch is taken."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane), new(lane)], NOW)
-        stale, _ = claim(store, lane)
+        store.submit([build.new(lane), build.new(lane)], NOW)
+        stale, _ = build.claim(store, lane)
         store.stop_worker("w1")
-        again, other = claim(store, lane, worker="w2")
+        again, other = build.claim(store, lane, worker="w2")
 
-        answer = exchange(store, "w2", [build(stale), settlement(other)])
+        answer = build.exchange(store, "w2", [settle(stale), build.settlement(other)])
 
         agree((answer.lost, answer.broken), ((stale.id,), ()))
-        agree(statuses(store), {"processing": 1, "complete": 1})
-        agree(attempts(store, stale.id, "outcome"), [])
-        agree(exchange(store, "w2", [settlement(again)]).lost, ())
+        agree(build.statuses(store), {"processing": 1, "complete": 1})
+        agree(build.attempts(store, stale.id, "outcome"), [])
+        agree(build.exchange(store, "w2", [build.settlement(again)]).lost, ())
 
     @pytest.mark.parametrize("size", [1, 3, 100, 700])
     def test_of_a_batch_of_any_size_only_the_lost_are_refused(self, store: Store, size: int) -> None:
         """Wherever in the batch they stand."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane)] * size, NOW)
-        (stale,) = claim(store, lane, 1, worker="w2")
+        store.submit([build.new(lane)] * size, NOW)
+        (stale,) = build.claim(store, lane, 1, worker="w2")
         store.stop_worker("w2")
-        held = claim(store, lane, size)
+        held = build.claim(store, lane, size)
 
-        others = [settlement(one) for one in held if one.id != stale.id]
-        answer = exchange(store, "w1", [*others[: size // 2], burial(stale), *others[size // 2 :]])
+        others = [build.settlement(one) for one in held if one.id != stale.id]
+        answer = build.exchange(
+            store, "w1", [*others[: size // 2], build.burial(stale), *others[size // 2 :]]
+        )
 
         agree((answer.lost, answer.broken), ((stale.id,), ()))
-        agree(statuses(store), {"complete": size - 1, "processing": 1} if size > 1 else {"processing": 1})
+        agree(
+            build.statuses(store), {"complete": size - 1, "processing": 1} if size > 1 else {"processing": 1}
+        )
 
     def test_the_same_batch_sent_again_counts_as_done(self, store: Store) -> None:
         """When the answer was lost, the caller cannot know that it was taken."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane), new(lane), new(lane)], NOW)
-        first, second, third = claim(store, lane)
-        batch = [settlement(first), burial(second), retry(third, at=NOW + 5)]
+        store.submit([build.new(lane), build.new(lane), build.new(lane)], NOW)
+        first, second, third = build.claim(store, lane)
+        batch = [build.settlement(first), build.burial(second), build.retry(third, at=NOW + 5)]
 
-        exchange(store, "w1", batch)
-        again = exchange(store, "w1", batch)
+        build.exchange(store, "w1", batch)
+        again = build.exchange(store, "w1", batch)
 
         agree((again.lost, again.broken), ((), ()))
-        agree(statuses(store), {"complete": 1, "failed": 1, "queued": 1})
-        agree(len(attempts(store, third.id)), 1)
+        agree(build.statuses(store), {"complete": 1, "failed": 1, "queued": 1})
+        agree(len(build.attempts(store, third.id)), 1)
 
     def test_a_row_that_breaks_a_constraint_is_taken_out_and_the_rest_commits(self, store: Store) -> None:
         """It still belongs to the worker, who settles it as a failure of its attempt."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane), new(lane)], NOW)
-        bad, good = claim(store, lane)
+        store.submit([build.new(lane), build.new(lane)], NOW)
+        bad, good = build.claim(store, lane)
 
-        answer = exchange(store, "w1", [settlement(bad, value=None), settlement(good)])
+        answer = build.exchange(store, "w1", [build.settlement(bad, value=None), build.settlement(good)])
 
         agree((answer.lost, answer.broken), ((), (bad.id,)))
-        agree(statuses(store), {"complete": 1, "processing": 1})
-        agree(exchange(store, "w1", [burial(bad)]).broken, ())
+        agree(build.statuses(store), {"complete": 1, "processing": 1})
+        agree(build.exchange(store, "w1", [build.burial(bad)]).broken, ())
 
     def test_every_job_is_accounted_for_after_any_mixture(self, store: Store) -> None:
         """Whatever becomes of them, none is lost and none is two."""
         fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([new(fetch)] * 50, NOW)
+        store.submit([build.new(fetch)] * 50, NOW)
         for turn in range(40):
-            held = exchange(store, "w1", [], ClaimRequest((review, fetch), 6), NOW + turn).claimed
+            held = build.exchange(store, "w1", [], ClaimRequest((review, fetch), 6), NOW + turn).claimed
             done = [
-                (settlement(each), burial(each), retry(each, at=NOW + turn + 1), cancellation(each))[
-                    (turn + place) % 4
-                ]
+                (
+                    build.settlement(each),
+                    build.burial(each),
+                    build.retry(each, at=NOW + turn + 1),
+                    build.cancellation(each),
+                )[(turn + place) % 4]
                 for place, each in enumerate(held)
             ]
-            exchange(store, "w1", done, now=NOW + turn)
-            agree(sum(statuses(store).values()), 50)
-        agree(statuses(store, from_rows=True), statuses(store))
+            build.exchange(store, "w1", done, now=NOW + turn)
+            agree(sum(build.statuses(store).values()), 50)
+        agree(build.statuses(store, from_rows=True), build.statuses(store))

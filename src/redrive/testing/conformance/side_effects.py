@@ -13,29 +13,8 @@ from redrive.store.protocol import Store
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import outbox as outbox_sql
 from redrive.store.statements import runs as run_sql
-from redrive.testing.conformance.build import (
-    NOW,
-    PERMANENT,
-    Scene,
-    agree,
-    attempts,
-    burial,
-    cancellation,
-    child,
-    claim,
-    exchange,
-    facts,
-    holds,
-    lanes_of,
-    new,
-    new_run,
-    retry,
-    settlement,
-    skip,
-    statuses,
-    taken,
-    tally,
-)
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
 from redrive.testing.conformance.submissions import SIZES, text_of
 
 
@@ -49,12 +28,12 @@ class SideEffectTests(Scene):
 
     def test_a_child_knows_its_id_once_it_is_committed(self, store: Store) -> None:
         """Not when its parent's settlement was refused; that of a duplicate is the job that was there."""
-        one = taken(store)
-        (there,) = store.submit([new(one.lane, key="k")], NOW)
-        made, same, lost = child(), child(key="k"), child()
+        one = build.taken(store)
+        (there,) = store.submit([build.new(one.lane, key="k")], NOW)
+        made, same, lost = build.child(), build.child(key="k"), build.child()
 
-        exchange(store, "w1", [settlement(one, children=(made, same))])
-        exchange(store, "w1", [settlement(one, children=(lost,))])
+        build.exchange(store, "w1", [build.settlement(one, children=(made, same))])
+        build.exchange(store, "w1", [build.settlement(one, children=(lost,))])
 
         agree([each.stored for each in (same, lost)], [[there.id], []])
         agree(store.query(job_sql.children(job=one.id)), made.stored)
@@ -67,72 +46,74 @@ class SideEffectTests(Scene):
         """In the first lane of their pipeline, which is made if nobody has seen it before, with their parent's id."""
         if is_known:
             lanes_of(store, "fetch", "review", pipeline="other")
-        one = taken(store)
-        made = child(text_of(size), pipeline="other", priority=3)
+        one = build.taken(store)
+        made = build.child(text_of(size), pipeline="other", priority=3)
 
-        exchange(store, "w1", [settlement(one, children=(made, made))])
+        build.exchange(store, "w1", [build.settlement(one, children=(made, made))])
 
         elsewhere, _ = lanes_of(store, "fetch", "review", pipeline="other")
-        first, second = claim(store, elsewhere)
+        first, second = build.claim(store, elsewhere)
         agree((first.input, second.input), (text_of(size), text_of(size)))
-        seen = facts(store, first.id)
+        seen = build.facts(store, first.id)
         agree((seen.pipeline, seen.stage, seen.parent, seen.priority), ("other", "fetch", one.id, 3))
 
     def test_children_of_a_lost_settlement_never_exist(self, store: Store) -> None:
         """Nor those of one whose row the store could not take."""
-        lost = taken(store)
+        lost = build.taken(store)
         store.stop_worker("w1")
         store.start_worker("w1", NOW, 60)
-        (broken,) = claim(store, lost.lane)
+        (broken,) = build.claim(store, lost.lane)
 
-        answer = exchange(store, "w1", [settlement(lost, children=(child(),))])
+        answer = build.exchange(store, "w1", [build.settlement(lost, children=(build.child(),))])
         agree(answer.lost, (lost.id,))
-        answer = exchange(store, "w1", [settlement(broken, value=None, children=(child(),))])
+        answer = build.exchange(
+            store, "w1", [build.settlement(broken, value=None, children=(build.child(),))]
+        )
         agree(answer.broken, (broken.id,))
 
-        agree(statuses(store), {"processing": 1})
+        agree(build.statuses(store), {"processing": 1})
 
     def test_children_are_not_made_twice_when_a_batch_is_sent_again(self, store: Store) -> None:
         """They belong to the settlement, which counts once."""
-        one = taken(store)
-        batch = [settlement(one, children=(child(),))]
+        one = build.taken(store)
+        batch = [build.settlement(one, children=(build.child(),))]
 
-        exchange(store, "w1", batch)
-        exchange(store, "w1", batch)
+        build.exchange(store, "w1", batch)
+        build.exchange(store, "w1", batch)
 
-        agree(statuses(store), {"complete": 1, "queued": 1})
+        agree(build.statuses(store), {"complete": 1, "queued": 1})
 
     def test_a_child_whose_key_is_taken_is_a_duplicate(self, store: Store) -> None:
         """It is not made, and its parent is settled all the same."""
-        one = taken(store)
-        store.submit([new(one.lane, key="a")], NOW)
+        one = build.taken(store)
+        store.submit([build.new(one.lane, key="a")], NOW)
 
-        answer = exchange(store, "w1", [settlement(one, children=(child(key="a"),))])
+        answer = build.exchange(store, "w1", [build.settlement(one, children=(build.child(key="a"),))])
 
         agree((answer.lost, answer.broken), ((), ()))
-        agree(statuses(store), {"complete": 1, "queued": 1})
+        agree(build.statuses(store), {"complete": 1, "queued": 1})
 
     def test_a_notice_is_written_with_its_settlement(self, store: Store) -> None:
         """For hooks that want to hear of it, once, however often the batch is sent."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane), new(lane)], NOW)
-        noticed, quiet = claim(store, lane)
-        batch = [burial(noticed, recipients=("hook",)), burial(quiet)]
+        store.submit([build.new(lane), build.new(lane)], NOW)
+        noticed, quiet = build.claim(store, lane)
+        batch = [build.burial(noticed, recipients=("hook",)), build.burial(quiet)]
 
-        exchange(store, "w1", batch)
-        exchange(store, "w1", batch)
+        build.exchange(store, "w1", batch)
+        build.exchange(store, "w1", batch)
 
         ((_, job, dispatch, attempt, outcome, code, message, decision, *_, tries),) = notices(store, lane)
         agree((job, dispatch, attempt, outcome), (noticed.id, 1, 1, "dead"))
-        agree((code, message, decision, tries), ("AUTH_DENIED", "denied", PERMANENT, 0))
+        agree((code, message, decision, tries), ("AUTH_DENIED", "denied", build.PERMANENT, 0))
         agree(notices(store, lane, NOW), [])
 
     def test_a_notice_is_about_its_attempt_although_the_job_has_moved_on(self, store: Store) -> None:
         """Each attempt has its own, the oldest first."""
-        one = taken(store)
-        exchange(store, "w1", [retry(one, at=NOW, recipients=("hook",))])
-        (one,) = claim(store, one.lane)
-        exchange(store, "w1", [burial(one, recipients=("hook",), ended_at=NOW + 2)])
+        one = build.taken(store)
+        build.exchange(store, "w1", [build.retry(one, at=NOW, recipients=("hook",))])
+        (one,) = build.claim(store, one.lane)
+        build.exchange(store, "w1", [build.burial(one, recipients=("hook",), ended_at=NOW + 2)])
 
         rows = notices(store, one.lane, NOW + 2)
 
@@ -140,8 +121,8 @@ class SideEffectTests(Scene):
 
     def test_a_notice_that_was_taken_is_hidden_until_it_is_dropped_or_due_again(self, store: Store) -> None:
         """Two who saw it at once cannot both take it."""
-        one = taken(store)
-        exchange(store, "w1", [burial(one, recipients=("hook",))])
+        one = build.taken(store)
+        build.exchange(store, "w1", [build.burial(one, recipients=("hook",))])
         (notice,) = notices(store, one.lane)
         take = outbox_sql.take_notice(hidden_until=NOW + 60, notice=notice.id, tries=notice.tries).touching(1)
 
@@ -156,49 +137,51 @@ class SideEffectTests(Scene):
     def test_what_has_ended_is_tallied_by_run_and_status(self, store: Store) -> None:
         """Jobs of no run count for none; what is not over is not counted."""
         (lane,) = lanes_of(store)
-        run = new_run(store)
-        store.submit([new(lane)] + [new(lane, run=run, ordinal=place) for place in range(6)], NOW)
-        none, one, two, three, four, five, _ = claim(store, lane)
+        run = build.new_run(store)
+        store.submit([build.new(lane)] + [build.new(lane, run=run, ordinal=place) for place in range(6)], NOW)
+        none, one, two, three, four, five, _ = build.claim(store, lane)
 
-        done = [settlement(each) for each in (none, one, two)]
-        done += [burial(three), cancellation(four), skip(five)]
-        exchange(store, "w1", done)
+        done = [build.settlement(each) for each in (none, one, two)]
+        done += [build.burial(three), build.cancellation(four), build.skip(five)]
+        build.exchange(store, "w1", done)
 
-        agree(tally(store, run), {"complete": 2, "failed": 1, "cancelled": 1, "skipped": 1})
-        agree(statuses(store), {"complete": 3, "failed": 1, "cancelled": 1, "skipped": 1, "processing": 1})
-        agree(statuses(store, from_rows=True), statuses(store))
+        agree(build.tally(store, run), {"complete": 2, "failed": 1, "cancelled": 1, "skipped": 1})
+        agree(
+            build.statuses(store), {"complete": 3, "failed": 1, "cancelled": 1, "skipped": 1, "processing": 1}
+        )
+        agree(build.statuses(store, from_rows=True), build.statuses(store))
 
     def test_a_skipped_job_is_out_of_the_way_and_its_children_are_there(self, store: Store) -> None:
         """It is neither complete nor failed, and its attempt says why."""
-        one = taken(store)
+        one = build.taken(store)
 
-        exchange(store, "w1", [skip(one, children=(child(pipeline="other"),))])
+        build.exchange(store, "w1", [build.skip(one, children=(build.child(pipeline="other"),))])
 
-        agree(statuses(store), {"skipped": 1, "queued": 1})
-        agree(claim(store, one.lane), ())
-        agree(attempts(store, one.id, "outcome", "message", "code"), [("skipped", "empty", None)])
+        agree(build.statuses(store), {"skipped": 1, "queued": 1})
+        agree(build.claim(store, one.lane), ())
+        agree(build.attempts(store, one.id, "outcome", "message", "code"), [("skipped", "empty", None)])
 
     def test_the_tally_counts_once_what_is_sent_twice_and_nothing_that_is_lost(self, store: Store) -> None:
         """It is written with the settlement."""
-        one = taken(store)
-        exchange(store, "w1", [settlement(one)])
-        exchange(store, "w1", [settlement(one)])
-        stale = taken(store)
+        one = build.taken(store)
+        build.exchange(store, "w1", [build.settlement(one)])
+        build.exchange(store, "w1", [build.settlement(one)])
+        stale = build.taken(store)
         store.stop_worker("w1")
-        exchange(store, "w1", [burial(stale)])
+        build.exchange(store, "w1", [build.burial(stale)])
 
-        agree(statuses(store), {"complete": 1, "queued": 1})
+        agree(build.statuses(store), {"complete": 1, "queued": 1})
 
     def test_cancelling_what_is_queued_is_tallied_too(self, store: Store) -> None:
         """However a job ends, the tally hears of it."""
         (lane,) = lanes_of(store)
-        run = new_run(store)
-        store.submit([new(lane, run=run, ordinal=place) for place in range(3)], NOW)
-        (one,) = claim(store, lane, 1)
+        run = build.new_run(store)
+        store.submit([build.new(lane, run=run, ordinal=place) for place in range(3)], NOW)
+        (one,) = build.claim(store, lane, 1)
 
         store.apply(run_sql.cancel_run(now=NOW, run=run, limit=10, ordinal=0))
 
-        agree(tally(store, run), {"cancelled": 2})
-        advance = settlement(one, status=JobState.QUEUED)
-        exchange(store, "w1", [advance])
-        agree(statuses(store, from_rows=True), statuses(store))
+        agree(build.tally(store, run), {"cancelled": 2})
+        advance = build.settlement(one, status=JobState.QUEUED)
+        build.exchange(store, "w1", [advance])
+        agree(build.statuses(store, from_rows=True), build.statuses(store))

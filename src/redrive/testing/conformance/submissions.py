@@ -13,23 +13,8 @@ from redrive.store.protocol import Store
 from redrive.store.records import INLINE_MAX
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import runs as run_sql
-from redrive.testing.conformance.build import (
-    NOW,
-    Scene,
-    agree,
-    burial,
-    cancellation,
-    claim,
-    exchange,
-    facts,
-    holds,
-    lanes_of,
-    new,
-    new_run,
-    settlement,
-    statuses,
-    taken,
-)
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
 
 SIZES = [INLINE_MAX - 1, INLINE_MAX, INLINE_MAX + 1, 1_000_000]
 """Bytes of values on both sides of the limit up to which they stand in the job's own row."""
@@ -46,8 +31,12 @@ class SubmissionTests(Scene):
     def test_the_trace_of_a_submitter_is_stored_with_its_jobs(self, store: Store) -> None:
         """However they are submitted, and only for those that have one."""
         (lane,) = lanes_of(store)
-        many = store.submit([new(lane), new(lane, trace="00-1"), new(lane, trace="00-2")], NOW)
-        keyed = store.submit([new(lane, key="k", trace="00-3"), new(lane, key="k", trace="00-4")], NOW)
+        many = store.submit(
+            [build.new(lane), build.new(lane, trace="00-1"), build.new(lane, trace="00-2")], NOW
+        )
+        keyed = store.submit(
+            [build.new(lane, key="k", trace="00-3"), build.new(lane, key="k", trace="00-4")], NOW
+        )
 
         ids: list[int] = [*dict.fromkeys(one.id for one in (*many, *keyed))]
         found = store.query(job_sql.traces(ids=ids))
@@ -65,55 +54,55 @@ class SubmissionTests(Scene):
     def test_submitted_jobs_get_ids_in_order_and_are_queued(self, store: Store) -> None:
         """Ids grow within a batch and from batch to batch."""
         (lane,) = lanes_of(store)
-        made = store.submit([new(lane), new(lane)], NOW) + store.submit([new(lane)], NOW)
+        made = store.submit([build.new(lane), build.new(lane)], NOW) + store.submit([build.new(lane)], NOW)
 
         ids = [one.id for one in made]
         agree(ids, sorted(set(ids)))
         agree([one.is_duplicate for one in made], [False] * 3)
-        agree(statuses(store), {"queued": 3})
+        agree(build.statuses(store), {"queued": 3})
         agree(store.submit([], NOW), [])
 
     def test_a_job_keeps_what_it_was_submitted_with(self, store: Store) -> None:
         """Priority, key, owner, parent, and both times."""
         (lane,) = lanes_of(store)
-        (parent,) = store.submit([new(lane)], NOW)
+        (parent,) = store.submit([build.new(lane)], NOW)
         changes = {"priority": 2, "key": "k", "owner": "o", "run_at": NOW + 5, "expires_at": NOW + 50}
-        (made,) = store.submit([new(lane, parent=parent.id, **changes)], NOW)
+        (made,) = store.submit([build.new(lane, parent=parent.id, **changes)], NOW)
 
-        seen = facts(store, made.id)
+        seen = build.facts(store, made.id)
         agree((seen.priority, seen.key, seen.owner, seen.parent), (2, "k", "o", parent.id))
         agree((seen.run_at.timestamp(), seen.created_at.timestamp()), (NOW + 5, NOW))
         agree(seen.expires_at and seen.expires_at.timestamp(), NOW + 50)
-        (_, one) = claim(store, lane, now=NOW + 5)[::-1]
+        (_, one) = build.claim(store, lane, now=NOW + 5)[::-1]
         agree((one.id, one.expires_at), (made.id, NOW + 50))
 
     def test_a_job_may_have_expired_before_anybody_counted_time(self, store: Store) -> None:
         """The first instant of the epoch is a time like any other."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane, expires_at=0.0)], NOW)
+        store.submit([build.new(lane, expires_at=0.0)], NOW)
 
-        agree([one.expires_at for one in claim(store, lane)], [0.0])
+        agree([one.expires_at for one in build.claim(store, lane)], [0.0])
 
     @pytest.mark.parametrize("end", ["queued", "processing", "complete"])
     def test_a_key_belongs_to_one_queued_processing_or_complete_job(self, store: Store, end: str) -> None:
         """Who submits it again gets that job; other keys are not touched."""
         (lane,) = lanes_of(store)
-        (made,) = store.submit([new(lane, key="a")], NOW)
+        (made,) = store.submit([build.new(lane, key="a")], NOW)
         if end != "queued":
-            (one,) = claim(store, lane)
-            exchange(store, "w1", [settlement(one)] if end == "complete" else [])
+            (one,) = build.claim(store, lane)
+            build.exchange(store, "w1", [build.settlement(one)] if end == "complete" else [])
 
-        duplicate, other = store.submit([new(lane, key="a"), new(lane, key="b")], NOW)
+        duplicate, other = store.submit([build.new(lane, key="a"), build.new(lane, key="b")], NOW)
 
         agree((duplicate.id, duplicate.is_duplicate, other.is_duplicate), (made.id, True, False))
 
-    @pytest.mark.parametrize("end", [burial, cancellation])
+    @pytest.mark.parametrize("end", [build.burial, build.cancellation])
     def test_the_key_of_a_failed_or_cancelled_job_is_free(self, store: Store, end: object) -> None:
         """What was given up may be submitted again."""
-        one = taken(store, key="a")
-        exchange(store, "w1", [burial(one) if end is burial else cancellation(one)])
+        one = build.taken(store, key="a")
+        build.exchange(store, "w1", [build.burial(one) if end is build.burial else build.cancellation(one)])
 
-        (made,) = store.submit([new(one.lane, key="a")], NOW)
+        (made,) = store.submit([build.new(one.lane, key="a")], NOW)
 
         holds(not made.is_duplicate)
         which = job_sql.JobTerms(1 << 62, None, None, None, None, None, 10)
@@ -125,7 +114,9 @@ class SubmissionTests(Scene):
         fetch, review = lanes_of(store, "fetch", "review")
         (elsewhere,) = lanes_of(store, pipeline="other")
 
-        made = store.submit([new(fetch, key="a"), new(elsewhere, key="a"), new(review, key="a")], NOW)
+        made = store.submit(
+            [build.new(fetch, key="a"), build.new(elsewhere, key="a"), build.new(review, key="a")], NOW
+        )
 
         agree([one.is_duplicate for one in made], [False, False, True])
 
@@ -133,40 +124,42 @@ class SubmissionTests(Scene):
         """The second of them is a duplicate of the first."""
         (lane,) = lanes_of(store)
 
-        first, second = store.submit([new(lane, key="a"), new(lane, key="a")], NOW)
+        first, second = store.submit([build.new(lane, key="a"), build.new(lane, key="a")], NOW)
 
         agree((second.id, second.is_duplicate), (first.id, True))
-        agree(statuses(store), {"queued": 1})
+        agree(build.statuses(store), {"queued": 1})
 
     @pytest.mark.parametrize("size", SIZES)
     def test_a_payload_of_any_size_comes_out_as_it_went_in(self, store: Store, size: int) -> None:
         """In a batch with a small one, and again after a worker gave it back."""
         (lane,) = lanes_of(store)
-        store.submit([new(lane, text_of(size)), new(lane, b"1")], NOW)
+        store.submit([build.new(lane, text_of(size)), build.new(lane, b"1")], NOW)
 
-        agree([one.input for one in claim(store, lane)], [text_of(size), b"1"])
+        agree([one.input for one in build.claim(store, lane)], [text_of(size), b"1"])
         store.stop_worker("w1")
-        agree([one.input for one in claim(store, lane, worker="w2")], [text_of(size), b"1"])
+        agree([one.input for one in build.claim(store, lane, worker="w2")], [text_of(size), b"1"])
 
     def test_an_ordinal_of_a_run_is_taken_once(self, store: Store) -> None:
         """A batch that holds one again is refused whole; another run has ordinals of its own."""
         (lane,) = lanes_of(store)
-        run, other = new_run(store), new_run(store)
-        store.submit([new(lane, run=run, ordinal=place) for place in range(3)], NOW)
+        run, other = build.new_run(store), build.new_run(store)
+        store.submit([build.new(lane, run=run, ordinal=place) for place in range(3)], NOW)
 
         with pytest.raises(StoreError):
-            store.submit([new(lane, run=run, ordinal=3), new(lane, run=run, ordinal=2)], NOW)
-        store.submit([new(lane, run=other, ordinal=2)], NOW)
+            store.submit([build.new(lane, run=run, ordinal=3), build.new(lane, run=run, ordinal=2)], NOW)
+        store.submit([build.new(lane, run=other, ordinal=2)], NOW)
 
-        agree(statuses(store), {"queued": 4})
+        agree(build.statuses(store), {"queued": 4})
         agree(store.query(run_sql.run(run=run))[0][8], 3)
 
     @pytest.mark.parametrize("size", SIZES)
     def test_the_items_of_a_run_can_be_read_back_by_their_ordinals(self, store: Store, size: int) -> None:
         """So that a resumed run can check whether its source still yields the same."""
         (lane,) = lanes_of(store)
-        run = new_run(store)
+        run = build.new_run(store)
         payloads = [b"0", text_of(size), b"2"]
-        store.submit([new(lane, each, run=run, ordinal=place) for place, each in enumerate(payloads)], NOW)
+        store.submit(
+            [build.new(lane, each, run=run, ordinal=place) for place, each in enumerate(payloads)], NOW
+        )
 
         agree(store.query(run_sql.run_payloads(run=run, first=1, end=3)), [(1, payloads[1]), (2, b"2")])

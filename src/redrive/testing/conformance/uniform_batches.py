@@ -15,35 +15,22 @@ from redrive.store.protocol import Store
 from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Settlement
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import workers as worker_sql
-from redrive.testing.conformance.build import (
-    NOW,
-    OVERRAN,
-    Scene,
-    agree,
-    attempts,
-    burial,
-    claim,
-    exchange,
-    facts,
-    lanes_of,
-    new,
-    settlement,
-    statuses,
-)
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import NOW, Scene, agree, lanes_of
 
 SIZE = 300
 
 
 def batch_of(store: Store, lane: LaneId) -> tuple[ClaimedJob, ...]:
     """Submit a uniform batch, each with a payload of its own, and claim it."""
-    store.submit([new(lane, str(number).encode()) for number in range(SIZE)], NOW)
-    return claim(store, lane, SIZE)
+    store.submit([build.new(lane, str(number).encode()) for number in range(SIZE)], NOW)
+    return build.claim(store, lane, SIZE)
 
 
 def ended(of: ClaimedJob, **changes: object) -> Settlement:
     """Return a settlement whose value and times are the job's own."""
     own = {"value": b'"of %d"' % of.id, "started_at": NOW + of.id, "ended_at": NOW + 2 * of.id}
-    return settlement(of, **{**own, **changes})
+    return build.settlement(of, **{**own, **changes})
 
 
 class UniformBatchTests(Scene):
@@ -54,15 +41,15 @@ class UniformBatchTests(Scene):
         (fetch,) = lanes_of(store)
         batch = batch_of(store, fetch)
 
-        answer = exchange(store, "w1", [ended(one, config="abc") for one in batch])
+        answer = build.exchange(store, "w1", [ended(one, config="abc") for one in batch])
 
         agree((answer.lost, answer.broken), ((), ()))
-        agree(statuses(store), {"complete": SIZE})
+        agree(build.statuses(store), {"complete": SIZE})
         for one in (batch[0], batch[137], batch[-1]):
             began, over = instant(NOW + one.id), instant(NOW + 2 * one.id)
             agree(store.query(job_sql.result(job=one.id)), [("complete", b'"of %d"' % one.id)])
-            agree(facts(store, one.id).finished_at, over)
-            recorded = attempts(
+            agree(build.facts(store, one.id).finished_at, over)
+            recorded = build.attempts(
                 store, one.id, "outcome", "attempt", "config", "started_at", "ended_at", "worker"
             )
             agree(recorded, [("ok", 1, "abc", began, over, "w1")])
@@ -75,12 +62,12 @@ class UniformBatchTests(Scene):
         batch = batch_of(store, fetch)
         done = [ended(one, status=JobState.QUEUED, lane=review) for one in batch]
 
-        answer = exchange(store, "w1", done, ClaimRequest((review, fetch), 100))
+        answer = build.exchange(store, "w1", done, ClaimRequest((review, fetch), 100))
 
         agree(len(answer.claimed), 100)
-        agree(statuses(store), {"processing": 100, "queued": SIZE - 100})
+        agree(build.statuses(store), {"processing": 100, "queued": SIZE - 100})
         agree({(one.lane, one.attempt, one.dispatch) for one in answer.claimed}, {(review, 1, 2)})
-        rest = claim(store, review, SIZE, worker="w2", now=NOW + 10 * SIZE)
+        rest = build.claim(store, review, SIZE, worker="w2", now=NOW + 10 * SIZE)
         inputs = {one.id: (one.lane, one.input) for one in (*answer.claimed, *rest)}
         agree(inputs, {one.id: (review, b'"of %d"' % one.id) for one in batch})
 
@@ -95,12 +82,12 @@ class UniformBatchTests(Scene):
         done = [ended(one, status=status, lane=lane) for one in batch]
         done[7] = replace(done[7], job=replace(batch[7], dispatch=batch[7].dispatch + 1))
 
-        answer = exchange(store, "w1", done, ClaimRequest((review,), SIZE))
+        answer = build.exchange(store, "w1", done, ClaimRequest((review,), SIZE))
 
         agree((answer.lost, answer.broken), ((batch[7].id,), ()))
-        agree(facts(store, batch[7].id).status, "processing")
-        agree(attempts(store, batch[7].id, "outcome"), [])
-        agree(attempts(store, batch[8].id, "outcome"), [("ok",)])
+        agree(build.facts(store, batch[7].id).status, "processing")
+        agree(build.attempts(store, batch[7].id, "outcome"), [])
+        agree(build.attempts(store, batch[8].id, "outcome"), [("ok",)])
         agree(len(answer.claimed), 0 if status is JobState.COMPLETE else SIZE - 1)
 
     @pytest.mark.parametrize("fence", ["token", "dispatch"])
@@ -116,14 +103,14 @@ class UniformBatchTests(Scene):
         store.apply(worker_sql.return_job(job=lost.id, token=lost.token, dispatch=lost.dispatch).touching(1))
         if fence == "dispatch":
             store.exchange("w2", [], ClaimRequest((fetch,), 1), now=NOW, token=lost.token)
-        before = facts(store, lost.id).status
+        before = build.facts(store, lost.id).status
 
         done = [ended(one, status=status, lane=lane) for one in batch]
-        answer = exchange(store, "w1", done, ClaimRequest((review,), SIZE))
+        answer = build.exchange(store, "w1", done, ClaimRequest((review,), SIZE))
 
         agree((answer.lost, answer.broken), ((lost.id,), ()))
-        agree((facts(store, lost.id).status, facts(store, lost.id).stage), (before, "fetch"))
-        agree(attempts(store, lost.id, "outcome"), [])
+        agree((build.facts(store, lost.id).status, build.facts(store, lost.id).stage), (before, "fetch"))
+        agree(build.attempts(store, lost.id, "outcome"), [])
         agree(len(answer.claimed), 0 if status is JobState.COMPLETE else SIZE - 1)
 
     def test_a_uniform_batch_that_is_sent_again_counts_once(self, store: Store) -> None:
@@ -137,20 +124,20 @@ class UniformBatchTests(Scene):
 
         agree((again.lost, again.broken), ((), ()))
         agree({one.id: one.input for one in again.claimed}, {one.id: one.input for one in first.claimed})
-        agree(attempts(store, done[0].job.id, "outcome"), [("ok",)])
+        agree(build.attempts(store, done[0].job.id, "outcome"), [("ok",)])
 
     def test_those_who_stand_out_of_a_uniform_batch_are_settled_as_they_are(self, store: Store) -> None:
         """One that failed, one with a note, one that was too slow."""
         (fetch,) = lanes_of(store)
         batch = batch_of(store, fetch)
         done = [ended(one) for one in batch]
-        done[1] = burial(batch[1])
+        done[1] = build.burial(batch[1])
         done[2] = ended(batch[2], notes='{"request":"r-1"}')
-        done[3] = ended(batch[3], decision=OVERRAN)
+        done[3] = ended(batch[3], decision=build.OVERRAN)
 
-        exchange(store, "w1", done)
+        build.exchange(store, "w1", done)
 
-        agree(statuses(store), {"complete": SIZE - 1, "failed": 1})
-        agree(attempts(store, batch[1].id, "outcome"), [("dead",)])
-        agree(attempts(store, batch[2].id, "notes"), [({"request": "r-1"},)])
-        agree(attempts(store, batch[3].id, "reason"), [("overran",)])
+        agree(build.statuses(store), {"complete": SIZE - 1, "failed": 1})
+        agree(build.attempts(store, batch[1].id, "outcome"), [("dead",)])
+        agree(build.attempts(store, batch[2].id, "notes"), [({"request": "r-1"},)])
+        agree(build.attempts(store, batch[3].id, "reason"), [("overran",)])
