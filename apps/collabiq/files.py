@@ -44,7 +44,7 @@ from redrive.store.records import Part
 from redrive.store.statements import triage as triage_sql
 
 if TYPE_CHECKING:
-    from redrive.ops.letters.letter import DeadLetter, LetterLine
+    from redrive.store.statements.letters import DeadLetter, LetterLine
 
 logger = logging.getLogger("collabiq.files")
 

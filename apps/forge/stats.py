@@ -19,7 +19,8 @@ from pyarrow import parquet
 from apps.forge.folder import RunFolder, run_of, write_file
 from redrive import connect
 from redrive.ops.reports import charts
-from redrive.ops.reports.reports import Bucket, ErrorReport, StageReport
+from redrive.ops.reports.reports import Bucket, ErrorReport
+from redrive.store.statements.reports import StageReport
 
 CODES_MAX: Final = 12
 """The most frequent codes are drawn; the table has all."""

@@ -24,8 +24,8 @@ from apps.pdf2xml.settings import Settings
 from apps.pdf2xml.uploads import Form
 from redrive import Fail, RedriveError
 from redrive.errors import JobErasedError, JobNotFoundError, NotOwnerError, ReplayRefusedError
-from redrive.ops.jobs.facts import JobFacts
 from redrive.store.statements import jobs as job_sql
+from redrive.store.statements.jobs import JobFacts
 from redrive.web import Problem, ProblemError
 
 logger = logging.getLogger("pdf2xml")

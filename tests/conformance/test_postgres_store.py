@@ -192,8 +192,8 @@ def test_what_is_committed_late_is_not_passed_over_by_whoever_follows(
         assert store.query(job_sql.last_event()) == [0]
 
     seen = store.query(job_sql.events(after=0, job=None, pipeline=None, limit=10))
-    assert [row[1] for row in seen] == [first.id, second.id]
-    assert store.query(job_sql.last_event()) == [seen[-1][0]]
+    assert [row.job for row in seen] == [first.id, second.id]
+    assert store.query(job_sql.last_event()) == [seen[-1].seq]
 
 
 def test_the_cut_off_of_a_set_of_letters_is_below_those_that_are_not_visible_yet(

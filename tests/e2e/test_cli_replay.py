@@ -228,9 +228,9 @@ def test_everything_that_was_done_is_on_record(failed: Shell) -> None:
     made_ready(failed)
     failed("replay", "start", "--pipeline", "reviews", "--yes", "--actor", "ann", "--reason", "renewed")
     with connect() as rd:
-        log = rd.store.query(operation_sql.operations(limit=10))
+        done = rd.store.query(operation_sql.operations(limit=10))[0]
 
-    assert log[0][2:7] == (ANN, "replay", "replay", "1", "renewed")
+    assert (done.actor, done.verb, done.subject, done.reason) == (ANN, "replay", "replay 1", "renewed")
 
 
 @pytest.fixture

@@ -139,8 +139,8 @@ def test_retries_errors_and_the_reliability_of_stages_can_be_asked_for(
     ]
     assert ranking[0][1] == 2
     assert sum(count for _, count in ranking) == 4
-    ((name, made, ok, retried, _, dead, *_),) = store.query(report_sql.stage_reliability(pipeline="flow"))
-    assert (name, made, ok, retried, dead) == ("call", 7, 3, 3, 1)
+    (seen,) = store.query(report_sql.stage_reliability(pipeline="flow"))
+    assert (seen.stage, seen.attempts, seen.ok, seen.retry, seen.dead) == ("call", 7, 3, 3, 1)
 
 
 @pytest.mark.req("FG-6.1")

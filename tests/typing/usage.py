@@ -33,11 +33,11 @@ from redrive import (
 from redrive.client.job import AsyncJob
 from redrive.core.taxonomy import RATE_LIMITED
 from redrive.ops.jobs.explain import Explanation, TimelineEntry
-from redrive.ops.jobs.facts import JobFacts
 from redrive.ops.letters.pages import Page
 from redrive.ops.letters.triage import ActResult
 from redrive.ops.replay.progress import ReplayReport
 from redrive.ops.reports.reports import ErrorReport
+from redrive.store.statements.jobs import JobFacts
 from redrive.testing import VirtualClock, virtual_time
 
 

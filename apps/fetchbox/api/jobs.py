@@ -27,7 +27,7 @@ from apps.fetchbox.settings import JobType, Limits
 from apps.tracing import public_url
 from redrive import Backoff, Jitter, Pipeline, Redrive, RetryPolicy, guard
 from redrive.core.budget import FailureRule
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.store.statements import outbox as outbox_sql
 from redrive.store.statements import runs as run_sql
 

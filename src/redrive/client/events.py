@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.engine.runtime import CURRENT
-from redrive.ops.audit import Operation
 from redrive.ops.breakers import BreakerEvent
 from redrive.ops.events import POLL_SECONDS, EventReader, operations_on
 from redrive.ops.jobs.inspect import Event
 from redrive.store.protocol import Store
+from redrive.store.statements.operations import Operation
 
 
 class Events:

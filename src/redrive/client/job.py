@@ -22,13 +22,14 @@ from redrive.engine.runtime import CURRENT
 from redrive.errors import WaitTimeoutError
 from redrive.ops.jobs.cancel import ENDED, cancel_job
 from redrive.ops.jobs.explain import Explanation, explain
-from redrive.ops.jobs.facts import Attempt, JobEvent, JobFacts, job_attempts, job_events, job_facts
+from redrive.ops.jobs.facts import Attempt, job_attempts, job_events, job_facts
 from redrive.ops.jobs.inspect import children_of
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.jobs.values import stored_result
 from redrive.ops.pipelines import workers
 from redrive.store.protocol import Store
 from redrive.store.records import SubmittedJob
+from redrive.store.statements.jobs import JobEvent, JobFacts
 
 logger = logging.getLogger("redrive.client")
 

@@ -21,11 +21,12 @@ from redrive.ops.jobs.bury import bury, free_key
 from redrive.ops.jobs.cancel import cancel_job
 from redrive.ops.jobs.erase import ErasureReport, erase
 from redrive.ops.jobs.explain import Explanation, TimelineEntry
-from redrive.ops.jobs.facts import JobFacts, jobs_of_owner
-from redrive.ops.jobs.inspect import JobDetails, JobFilter, JobLine
+from redrive.ops.jobs.facts import jobs_of_owner
+from redrive.ops.jobs.inspect import JobDetails, JobFilter
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.jobs.values import Part, read_value
 from redrive.store.protocol import Store
+from redrive.store.statements.jobs import JobFacts, JobLine
 
 
 class JobView:

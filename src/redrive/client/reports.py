@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.ops.reports import reports
-from redrive.ops.reports.reports import Account, Bucket, ErrorReport, Scope, StageReport
+from redrive.ops.reports.reports import Account, Bucket, ErrorReport, Scope
 from redrive.store.protocol import Store
+from redrive.store.statements.reports import StageReport
 
 
 class Reports:

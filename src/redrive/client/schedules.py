@@ -15,9 +15,10 @@ from redrive.client.options import ActorOptions, actor_of
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.retention import Retention
 from redrive.ops import schedules
-from redrive.ops.schedules import Schedule, ScheduleOptions
+from redrive.ops.schedules import ScheduleOptions
 from redrive.ops.upkeep.prune import schedule_prune
 from redrive.store.protocol import Store
+from redrive.store.statements.runs import Schedule
 
 
 class Schedules:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations, sizes and counts as people read and type them: the only place that formats or parses them."""
+"""Times, durations, sizes and counts as people read and type them: the only place that formats or parses them."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, cast
 
 SECONDS: Final = {
     **dict.fromkeys(("s", "sec", "second"), 1.0),
@@ -14,7 +15,14 @@ SECONDS: Final = {
     "w": 604_800.0,
 }
 """Seconds per unit of time, by the names that may be typed."""
+LATEST: Final = 253402300799.0
+"""The last second that a calendar can show; a job of a paused run is due later than that."""
 _DURATION: Final = re.compile(r"(?P<count>\d{1,9}(?:\.\d{1,9})?)\s*(?P<unit>[a-z]+)")
+
+
+def instant(at: object) -> datetime:
+    """Return seconds since the epoch as an aware datetime; what no calendar can show becomes the last it can."""
+    return datetime.fromtimestamp(min(cast("float", at), LATEST), UTC)
 
 
 def parse_duration(text: str) -> float | None:

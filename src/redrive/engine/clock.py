@@ -12,11 +12,7 @@ import os
 import random
 import secrets
 import time
-from datetime import UTC, datetime
-from typing import Final, Protocol, cast
-
-LATEST: Final = 253402300799.0
-"""The last second that a calendar can show; a job of a paused run is due later than that."""
+from typing import Protocol
 
 
 class Clock(Protocol):
@@ -82,8 +78,3 @@ SYSTEM_CHANCE: Chance = _GENERATOR
 if hasattr(os, "register_at_fork"):
     # Otherwise forked workers would all draw the same jitter and retry together.
     os.register_at_fork(after_in_child=_GENERATOR.seed)
-
-
-def instant(at: object) -> datetime:
-    """Return seconds since the epoch as an aware datetime; what no calendar can show becomes the last it can."""
-    return datetime.fromtimestamp(min(cast("float", at), LATEST), UTC)

@@ -10,43 +10,23 @@ import os
 import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from redrive.engine.clock import instant
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.runtime import CURRENT
-from redrive.ops.letters.letter import DeadLetter
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.reader import Reader
 from redrive.store.records import Step
 from redrive.store.statements import operations as operation_sql
+from redrive.store.statements.letters import DeadLetter
+from redrive.store.statements.operations import Operation
 
 Kind: TypeAlias = Literal[
     "breaker", "file", "filter", "group", "job", "jobs", "letter", "limit", "origin", "pipeline", "replay", "run",
     "schedule", "schema",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One line of the operator log."""
-
-    id: int
-    at: datetime
-    actor: str
-    verb: str
-    subject: str
-    """What it was about, with its kind: `letter 7`."""
-    subject_kind: str
-    subject_id: str
-    reason: str | None
-    letters: int | None = None
-    """How many dead letters it was about."""
-    change: Mapping[str, object] | None = None
-    """What was before and after, redacted."""
 
 
 class Subject(NamedTuple):
@@ -133,7 +113,7 @@ def operations(store: Reader, limit: int = 50, *, before: int | None = None) -> 
         if before is None
         else store.query(operation_sql.operations_before(before=before, limit=limit))
     )
-    return [operation_of(row) for row in reversed(rows)]
+    return rows[::-1]
 
 
 def operations_about(store: Reader, job_id: int, letters: Sequence[DeadLetter]) -> list[Operation]:
@@ -150,15 +130,15 @@ def operations_about(store: Reader, job_id: int, letters: Sequence[DeadLetter]) 
         )
         if letter.replay is not None:
             rows += bounds_of_replay(store, letter.replay)
-    return in_order(map(operation_of, rows))
+    return in_order(rows)
 
 
-def bounds_of_replay(store: Reader, replay: int) -> list[operation_sql.OperationRow]:
+def bounds_of_replay(store: Reader, replay: int) -> list[Operation]:
     """Return the log lines of a replay that are about each of its letters: its start, and its close with the note."""
     return [row for row in acts_on(store, Subject("replay", replay)) if row.verb in {"replay", "close"}]
 
 
-def acts_on(store: Reader, subject: Subject) -> list[operation_sql.OperationRow]:
+def acts_on(store: Reader, subject: Subject) -> list[Operation]:
     """Return the log lines of acts on one thing by its name."""
     return store.query(operation_sql.operations_on(subject_kind=subject.kind, subject_id=str(subject.id)))
 
@@ -167,15 +147,6 @@ def in_order(done: Iterable[Operation]) -> list[Operation]:
     """Return operations in order, each once."""
     found = {operation.id: operation for operation in done}
     return [found[each] for each in sorted(found)]
-
-
-def operation_of(row: operation_sql.OperationRow | operation_sql.OperationOnLetter) -> Operation:
-    """Return an operation from its row."""
-    change = None if row.change is None else msgspec.json.decode(row.change)
-    subject = f"{row.subject_kind} {row.subject_id}"
-    return msgspec.convert(
-        {**row._asdict(), "at": instant(row.at), "subject": subject, "change": change}, Operation
-    )
 
 
 def safe_text(text: str | None, values: Mapping[str, str] | None = None) -> str | None:

@@ -16,7 +16,7 @@ import msgspec
 
 from redrive.core.breaker_state import BreakerState, Phase, closed, isolated, opened
 from redrive.core.decoding import prepare
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.delivery.messages import breaker_members
 from redrive.engine.replay.rules import KnownBreaker, breakers_in_use, known_breakers
 from redrive.engine.runtime import CURRENT
@@ -28,6 +28,7 @@ from redrive.store.reader import Reader
 from redrive.store.records import PhaseChange, Step
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import workers as worker_sql
+from redrive.store.statements.workers import StoredChange
 from redrive.store.steps import breaker_change, breaker_swap
 
 Verb = Literal["open", "close", "isolate"]
@@ -57,22 +58,9 @@ class BreakerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerEvent:
-    """One change of a breaker's phase."""
+class BreakerEvent(StoredChange):
+    """One change of a breaker's phase, and what it means."""
 
-    id: int
-    at: datetime
-    breaker: str
-    before: str
-    after: str
-    cause: str
-    """`failures`, `probe` or `operator`."""
-    code: str | None
-    """The code of the failure that caused it."""
-    actor: str
-    """The worker that made it, or the operator."""
-    reason: str | None
-    """The operator's."""
     sentence: str
 
 
@@ -179,16 +167,12 @@ def breaker_changes(
         rows = store.query(worker_sql.breaker_changes(after=after, pipeline=pipeline, limit=limit))
     else:
         rows = store.query(worker_sql.latest_breaker_changes(pipeline=pipeline, limit=limit))[::-1]
-    return [_changed(row) for row in rows]
+    return [msgspec.convert(breaker_members(row), BreakerEvent) for row in rows]
 
 
 def last_breaker_change(store: Reader) -> int:
     """Return where the changes of breakers end now."""
     return store.query(worker_sql.last_breaker_change())[0]
-
-
-def _changed(row: worker_sql.ChangeRow) -> BreakerEvent:
-    return msgspec.convert(breaker_members(row), BreakerEvent)
 
 
 def _facts_of(name: str, raw: bytes, known: KnownBreaker | None) -> BreakerFacts:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from redrive.ops import breakers
-from redrive.ops.audit import Operation, operations
+from redrive.ops.audit import operations
 from redrive.ops.breakers import BreakerEvent
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import Event
 from redrive.ops.letters.details import letter_details
 from redrive.store.protocol import Store
+from redrive.store.statements.operations import Operation
 
 PAGE: Final = 500
 POLL_SECONDS: Final = 0.2

@@ -18,7 +18,7 @@ from redrive.core import limit_state as step
 from redrive.core.arguments import whole
 from redrive.core.limit import Limit, check_burst, parse_rate, rate_text
 from redrive.core.limit_state import LimitState
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.limits.meter import DECODE_LIMIT, ENCODE_LIMIT
 from redrive.engine.replay.rules import KnownLimit, limits_in_use
 from redrive.engine.runtime import CURRENT

@@ -13,8 +13,7 @@ from datetime import datetime
 
 import msgspec
 
-from redrive.core.decoding import prepare
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.reference import PipelineRef
 from redrive.engine.pipeline.wiring import mismatch, shape_of
@@ -27,19 +26,7 @@ from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.records import Step
 from redrive.store.statements import workers as worker_sql
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneFacts:
-    """One stage of a pipeline, and what waits there."""
-
-    id: int
-    pipeline: str
-    stage: str
-    position: int
-    paused_at: datetime | None
-    queued: int
-    processing: int
+from redrive.store.statements.workers import LaneFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,18 +71,7 @@ class PipelineFacts:
 
 def lanes(store: Reader) -> list[LaneFacts]:
     """Return every lane there ever was, by pipeline and position."""
-    return [
-        LaneFacts(
-            id=lane.id,
-            pipeline=lane.pipeline,
-            stage=lane.stage,
-            position=lane.position,
-            paused_at=None if lane.paused_at is None else instant(lane.paused_at),
-            queued=lane.waiting,
-            processing=lane.leased,
-        )
-        for lane in store.query(worker_sql.lanes())
-    ]
+    return store.query(worker_sql.lanes())
 
 
 def lane_names(store: Reader) -> list[tuple[str, str]]:
@@ -213,6 +189,3 @@ def _log(by: Actor, verb: str, pipeline: str, after: str) -> Step:
 def _changed(answer: list[list[object]] | None) -> bool:
     """Return whether the last step of a change affected rows."""
     return bool(answer and answer[-1])
-
-
-prepare(LaneFacts)

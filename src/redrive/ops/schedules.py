@@ -6,14 +6,8 @@ A schedule submits jobs, or prunes; the latter kind is added in `upkeep.prune`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TypedDict
 
-import msgspec
-
-from redrive.engine.clock import instant
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import check_name
 from redrive.engine.pipeline.submission import new_job
@@ -24,6 +18,7 @@ from redrive.ops.audit import Actor, Subject
 from redrive.store.protocol import Store
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.statements.runs import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +28,6 @@ class ScheduleOptions:
     cron: str
     zone: str = "UTC"
     priority: int = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """The current state of a schedule."""
-
-    name: str
-    pipeline: str | None
-    """None for one that prunes."""
-    cron: str
-    zone: str
-    next_at: datetime
-    last_at: datetime | None
-    prunes: Mapping[str, float] | None = None
-    """How long each kind is kept, in seconds; None for a schedule that submits jobs."""
-    deleted: Mapping[str, int] | None = None
-    """How many of each kind the last tick deleted."""
 
 
 def put(
@@ -81,30 +59,5 @@ def drop(store: Store, name: str, by: Actor) -> bool:
 
 def schedules(store: Store) -> list[Schedule]:
     """Return every schedule, by name."""
-    submitting = [
-        Schedule(name=row.name, pipeline=row.pipeline, cron=row.cron, zone=row.zone, **_times(row))
-        for row in store.query(run_sql.schedules())
-    ]
-    pruning = [
-        Schedule(
-            name=row.name,
-            pipeline=None,
-            cron=row.cron,
-            zone=row.zone,
-            prunes=msgspec.json.decode(row.ages, type=dict[str, float]),
-            deleted=None if row.deleted is None else msgspec.json.decode(row.deleted, type=dict[str, int]),
-            **_times(row),
-        )
-        for row in store.query(upkeep_sql.retentions())
-    ]
-    return sorted([*submitting, *pruning], key=lambda each: each.name)
-
-
-class _Times(TypedDict):
-    next_at: datetime
-    last_at: datetime | None
-
-
-def _times(row: run_sql.ScheduleTimes | upkeep_sql.RetentionTimes) -> _Times:
-    last_at = None if row.last_at is None else instant(row.last_at)
-    return {"next_at": instant(row.next_at), "last_at": last_at}
+    both = [*store.query(run_sql.schedules()), *store.query(upkeep_sql.retentions())]
+    return sorted(both, key=lambda each: each.name)

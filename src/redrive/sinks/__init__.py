@@ -5,10 +5,11 @@
 how often that is tried. `safe_name` and `write_file` are parts of `Files` for sinks of your own.
 """
 
-from redrive.sinks.base import BreakerChange, Sink, SunkAttempt, SunkLetter
+from redrive.sinks.base import BreakerChange, Sink, SunkLetter
 from redrive.sinks.files import Files, safe_name, write_file
 from redrive.sinks.nats import Nats
 from redrive.sinks.webhook import Webhook
+from redrive.store.statements.outbox import SunkAttempt
 
 __all__ = [
     "BreakerChange",

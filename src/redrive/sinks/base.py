@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from redrive.core.arguments import one_of
+from redrive.store.statements.outbox import SunkAttempt
 
 Payload = Literal["exclude", "include"]
 """Whether a sink gets the payload of the job. It is not redacted: `include` sends it unchanged."""
@@ -26,20 +27,6 @@ Input = Literal["exclude", "redacted", "include"]
 INCLUDE: Final = "include"
 REDACTED: Final = "redacted"
 EXCLUDE: Final = "exclude"
-
-
-class SunkAttempt(Struct, frozen=True, kw_only=True):
-    """One run of a stage, in short."""
-
-    dispatch: int
-    stage: str
-    round: int
-    attempt: int
-    outcome: str
-    code: str | None
-    http_status: int | None
-    started_at: datetime
-    ended_at: datetime
 
 
 class SunkLetter(Struct, frozen=True, kw_only=True):

@@ -90,8 +90,8 @@ class StoreReadings:
         queued, active, states = Values(), Values(), Values()
         for lane in self._store.query(worker_sql.lanes()):
             names = self._names[lane.id] = self._lanes.of(lane.pipeline, lane.stage)
-            queued[names] = queued.get(names, 0.0) + lane.waiting
-            active[names] = active.get(names, 0.0) + lane.leased
+            queued[names] = queued.get(names, 0.0) + lane.queued
+            active[names] = active.get(names, 0.0) + lane.processing
         for breaker in breakers(self._store):
             (name,) = self._breakers.of(breaker.name)
             for phase in Phase:

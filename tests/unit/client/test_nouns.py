@@ -12,8 +12,9 @@ import pytest
 from redrive import Breaker, Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
 from redrive.errors import ConfigurationError, JobNotFoundError, UnknownNameError
 from redrive.ops.breakers import BreakerEvent
-from redrive.ops.jobs.facts import Attempt, JobEvent
+from redrive.ops.jobs.facts import Attempt
 from redrive.ops.jobs.inspect import Event
+from redrive.store.statements.jobs import JobEvent
 from tests.databases import Address
 from tests.unit.build import bounded
 

@@ -14,7 +14,7 @@ from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ReplayRefusedError, StoreRefusedError
 from redrive.ops import audit, pipelines, runs
-from redrive.ops.audit import Actor, Operation, Subject
+from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.inspect import job_details
 from redrive.ops.jobs.retry import retry_job
@@ -24,6 +24,7 @@ from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
+from redrive.store.statements.operations import Operation
 from tests.embedded import changing
 
 ANN = Actor("ann", "a test")

@@ -94,7 +94,7 @@ def test_an_older_database_is_opened_once_it_was_migrated(older: Path) -> None:
     assert facts(older) == (SCHEMA_VERSION + 1, True)
     with connect(older) as rd:
         assert rd.jobs.counts() == {"queued": 1}
-        assert [(row[2], row[3]) for row in rd.store.query(operation_sql.operations(limit=5))] == [
+        assert [(row.actor, row.verb) for row in rd.store.query(operation_sql.operations(limit=5))] == [
             ("ann", "migrate"),
         ]
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 import sqlite3
 import typing
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from datetime import datetime
 from functools import cache
 from importlib import import_module
 from types import NoneType, UnionType
@@ -29,9 +30,12 @@ TYPES: dict[type, frozenset[str]] = {
     int: frozenset({"int4", "int8", "numeric"}),
     bool: frozenset({"int4", "int8", "bool"}),
     float: frozenset({"float8", "numeric"}),
+    datetime: frozenset({"float8"}),
     str: frozenset({"text", "json", "jsonb"}),
     bytes: frozenset({"bytea"}),
     list: frozenset({"text", "json", "jsonb"}),
+    Mapping: frozenset({"text", "bytea"}),
+    object: frozenset({"bytea"}),
 }
 """What PostgreSQL calls the types that parameters and columns are declared with."""
 

@@ -284,9 +284,9 @@ def test_progress_is_written_only_for_the_dispatch_that_runs(store: SqliteStore)
             progress="from another time", job=taken.id, worker="w1", dispatch=taken.dispatch + 1
         )
     )
-    assert store.query(job_sql.job(job=taken.id))[0][16] is None
+    assert store.query(job_sql.job(job=taken.id))[0].progress is None
     store.apply(worker_sql.progress(progress="half", job=taken.id, worker="w1", dispatch=taken.dispatch))
-    assert store.query(job_sql.job(job=taken.id))[0][16] == "half"
+    assert store.query(job_sql.job(job=taken.id))[0].progress == "half"
 
 
 def test_a_heartbeat_brings_back_what_is_to_be_cancelled_of_ones_own(store: SqliteStore) -> None:

@@ -29,13 +29,13 @@ from redrive.client.connection import Redrive
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops import breakers, limits
-from redrive.ops.audit import Operation
 from redrive.ops.breakers import BreakerEvent
 from redrive.ops.events import POLL_SECONDS, EventReader
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.inspect import Event
 from redrive.ops.pipelines import unknown_pipeline
 from redrive.store.protocol import Store
+from redrive.store.statements.operations import Operation
 
 COLUMNS: Final = ("at", "job", "pipeline", "stage", "attempt", "outcome", "code", "sentence")
 OPERATION_COLUMNS: Final = ("at", "actor", "verb", "subject", "letters", "reason")

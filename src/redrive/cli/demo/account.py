@@ -20,9 +20,10 @@ from redrive.cli.demo.progress import PAGE, events_since
 from redrive.client.connection import Redrive
 from redrive.engine.pipeline.context import origin_of
 from redrive.engine.pipeline.lanes import installation_of
-from redrive.ops.jobs.inspect import JobFilter, JobLine, list_jobs
+from redrive.ops.jobs.inspect import JobFilter, list_jobs
 from redrive.ops.letters.groups import PENDING
-from redrive.ops.letters.letter import LetterLine
+from redrive.store.statements.jobs import JobLine
+from redrive.store.statements.letters import LetterLine
 
 LISTED_MAX: Final = 12
 """Job ids shown in one line."""

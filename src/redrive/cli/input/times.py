@@ -6,8 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from redrive.core.units import SECONDS, parse_duration
-from redrive.engine.clock import instant
+from redrive.core.units import SECONDS, instant, parse_duration
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 

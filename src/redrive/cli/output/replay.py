@@ -22,8 +22,7 @@ from redrive.cli.output.tables import (
     print_message,
     print_table,
 )
-from redrive.core.units import format_duration
-from redrive.engine.clock import instant
+from redrive.core.units import format_duration, instant
 from redrive.engine.replay.release import reason_text
 from redrive.engine.runtime import CURRENT
 from redrive.ops.replay.progress import ReplayReport, report_of

@@ -23,8 +23,8 @@ from redrive.cli.input.options import Format
 from redrive.cli.output.terminal import SafeConsole, escaped, escaped_json
 from redrive.core.units import format_duration
 from redrive.engine.runtime import CURRENT
-from redrive.ops.audit import Operation
 from redrive.ops.jobs.facts import Attempt
+from redrive.store.statements.operations import Operation
 
 GAP: Final = 2
 """Blanks between two columns."""

@@ -14,25 +14,17 @@ from redrive.core.breaker_state import change_text
 from redrive.core.decide import Hold, RetryAt
 from redrive.core.decision_text import decode_decision, reason_and_sentence
 from redrive.core.taxonomy import CODES
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
 from redrive.redaction.process import redact, redact_mapping
-from redrive.sinks.base import (
-    EXCLUDE,
-    INCLUDE,
-    BreakerChange,
-    Sink,
-    SunkAttempt,
-    SunkLetter,
-    wanted_input,
-    wants_payload,
-)
+from redrive.sinks.base import EXCLUDE, INCLUDE, BreakerChange, Sink, SunkLetter, wanted_input, wants_payload
 from redrive.store.protocol import Store
 from redrive.store.statements import outbox as outbox_sql
 from redrive.store.statements import transfer as transfer_sql
 from redrive.store.statements import workers as worker_sql
-from redrive.store.statements.outbox import Notice
+from redrive.store.statements.outbox import Notice, SunkAttempt
+from redrive.store.statements.statement import members_of
 
 HISTORY_MAX: Final = 20
 """How many attempts a letter carries: the last ones."""
@@ -81,7 +73,7 @@ def _due_at(notice: Notice) -> float | None:
             return notice.ended_at if notice.outcome == "dead" else notice.run_at
 
 
-def breaker_members(row: worker_sql.ChangeRow) -> dict[str, object]:
+def breaker_members(row: worker_sql.StoredChange) -> dict[str, object]:
     """Return the members of a change of a breaker, with its sentence."""
     sentence = change_text(
         row.before,
@@ -90,7 +82,7 @@ def breaker_members(row: worker_sql.ChangeRow) -> dict[str, object]:
         operator=row.actor if row.cause == "operator" else None,
         reason=row.reason,
     )
-    return {**row._asdict(), "at": instant(row.at), "sentence": sentence}
+    return {**members_of(row), "sentence": sentence}
 
 
 def breaker_change(store: Store, notice: Notice, *, now: float) -> BreakerChange | None:
@@ -134,7 +126,7 @@ def sunk_letter(store: Store, lane: Lane, notice: Notice, *, now: float, sink: S
     }
     history = {
         "attempts": attempts[0].in_all if attempts else 0,
-        "history": tuple(_attempt_of(row) for row in reversed(attempts)),
+        "history": msgspec.convert(attempts[::-1], tuple[SunkAttempt, ...], from_attributes=True),
         "payload": _value_of(store.query(outbox_sql.payload_for_sink(job=job)))
         if wants_payload(sink)
         else None,
@@ -227,17 +219,3 @@ def _value_of(rows: list[bytes | None]) -> object | None:
         return cast("object", msgspec.json.decode(rows[0]))
     except UNREADABLE:
         return None
-
-
-def _attempt_of(row: outbox_sql.AttemptForSink) -> SunkAttempt:
-    return SunkAttempt(
-        dispatch=row.dispatch,
-        stage=row.stage,
-        round=row.round,
-        attempt=row.attempt,
-        outcome=row.outcome,
-        code=row.code,
-        http_status=row.http_status,
-        started_at=instant(row.started_at),
-        ended_at=instant(row.ended_at),
-    )

@@ -122,7 +122,7 @@ class ReplayDriver:
         ).touching(1)
         return self._store.apply(step) is not None
 
-    def _turn(self, replay: Replay, row: replay_sql.ReplayRow) -> float:
+    def _turn(self, replay: Replay, row: replay_sql.StoredReplay) -> float:
         match replay.status:
             case "marking":
                 return self._mark(replay, options_of(row))

@@ -12,31 +12,17 @@ from redrive.core.replay import Counts, Plan
 from redrive.engine.replay.filter import LetterFilter
 from redrive.store.reader import Reader
 from redrive.store.statements import replays as replay_sql
+from redrive.store.statements.replays import ReplayFacts
+from redrive.store.statements.statement import members_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class Replay(ReplayFacts):
     """A replay as it is stored."""
 
-    id: int
-    pipeline: str
-    status: str
     filter: LetterFilter
     plan: Plan
-    cutoff: int
-    marked_to: int
-    expected: int
     pardoned: Counts
-    next_at: float
-    why: str | None
-    note: str | None
-    driver: str | None
-    driven_until: float
-    actor: str
-    created_at: float
-    ended_at: float | None
-    closed_at: float | None
-    moves: int
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,14 +32,14 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_evidence_optional: bool = False
 
 
-def replay_of(row: replay_sql.ReplayRow) -> Replay:
+def replay_of(row: replay_sql.StoredReplay) -> Replay:
     """Return a replay from its row."""
     filter_, pardoned = msgspec.json.decode(row.filter), msgspec.json.decode(row.pardoned)
-    facts = {**row._asdict(), "filter": filter_, "pardoned": pardoned, "plan": options_of(row).plan}
+    facts = {**members_of(row), "filter": filter_, "pardoned": pardoned, "plan": options_of(row).plan}
     return msgspec.convert(facts, Replay)
 
 
-def options_of(row: replay_sql.ReplayRow) -> ReplayOptions:
+def options_of(row: replay_sql.StoredReplay) -> ReplayOptions:
     """Return the options of a replay from its row."""
     return msgspec.json.decode(row.options, type=ReplayOptions)
 

@@ -18,7 +18,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.ops.breakers import breakers
 from redrive.ops.checkup.findings import REPORT, Finding, fine, problem, warning
 from redrive.ops.limits import limits
-from redrive.ops.pipelines import LaneFacts, WorkerFacts, lanes, stale_lanes, workers
+from redrive.ops.pipelines import WorkerFacts, lanes, stale_lanes, workers
 from redrive.ops.replay.progress import waits_for
 from redrive.ops.replay.replays import list_replays
 from redrive.store.protocol import Store
@@ -26,6 +26,7 @@ from redrive.store.records import HOOK
 from redrive.store.statements import outbox as outbox_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.statements.workers import LaneFacts
 
 LONG_SECONDS: Final = 3_600.0
 """A stage that runs longer than this is reported."""
@@ -262,12 +263,12 @@ def _deliveries(state: _State, known: Collection[Pipeline]) -> Iterator[Finding]
 
 def _schedules_and_runs(state: _State) -> Iterator[Finding]:
     """Find schedules that are late, and runs that nothing works on."""
-    for name, pipeline, _, _, next_at, _ in state.store.query(run_sql.schedules()):
-        late = state.now - next_at
+    for each in state.store.query(run_sql.schedules()):
+        late = state.now - each.next_at.timestamp()
         if late > LATE_SECONDS:
             yield problem(
                 "schedules",
-                f"the schedule {name} of {pipeline} has been due for {format_duration(late)}",
+                f"the schedule {each.name} of {each.pipeline} has been due for {format_duration(late)}",
                 "Start a worker of any pipeline: workers submit scheduled jobs.",
             )
     for run, pipeline in state.store.query(run_sql.running_runs(limit=LISTED_MAX)):

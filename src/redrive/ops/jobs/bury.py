@@ -21,13 +21,14 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor, Subject
-from redrive.ops.jobs.facts import JobFacts, get_job
+from redrive.ops.jobs.facts import get_job
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
 from redrive.store.records import INLINE_MAX
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import settlement as settlement_sql
 from redrive.store.statements import transfer as transfer_sql
+from redrive.store.statements.jobs import JobFacts
 
 BURIER: Final = "submitter"
 """Stands for the worker in the attempt of a buried job."""

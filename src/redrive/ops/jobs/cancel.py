@@ -7,10 +7,11 @@ from typing import Final
 
 from redrive.engine.runtime import CURRENT
 from redrive.ops.audit import Actor, Subject
-from redrive.ops.jobs.facts import JobFacts, get_job
+from redrive.ops.jobs.facts import get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
 from redrive.store.statements import jobs as job_sql
+from redrive.store.statements.jobs import JobFacts
 
 ENDED: Final = frozenset({"complete", "failed", "cancelled", "skipped"})
 

@@ -19,7 +19,7 @@ from redrive.core.decision_text import retry_on_text, sentence_of
 from redrive.core.diagnosis import can_heal
 from redrive.core.taxonomy import CODES
 from redrive.core.units import format_duration
-from redrive.ops.jobs.facts import Attempt, JobFacts
+from redrive.ops.jobs.facts import Attempt
 from redrive.ops.jobs.inspect import JobDetails, details_of
 from redrive.ops.jobs.next_steps import Hints, next_steps
 from redrive.ops.jobs.timeline import TimelineEntry, act_of, place_there, replay_outcome, timeline
@@ -27,6 +27,7 @@ from redrive.ops.limits import waits_of
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import workers as worker_sql
+from redrive.store.statements.jobs import AttemptLine, JobFacts
 
 __all__ = ["ExplainedAttempt", "Explanation", "TimelineEntry", "explain", "timeline"]
 
@@ -69,18 +70,11 @@ _OTHERWISE: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedAttempt:
+class ExplainedAttempt(AttemptLine):
     """One attempt, explained."""
 
-    dispatch: int
-    stage: str
-    round: int
-    attempt: int
-    outcome: str
-    code: str | None
     category: str | None
     """Of a code of the taxonomy, or of the dead letter."""
-    http_status: int | None
     reason: str | None
     happened: str
     matched: str | None

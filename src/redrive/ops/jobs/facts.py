@@ -15,49 +15,15 @@ import msgspec
 
 from redrive.core.decision_text import reason_and_sentence
 from redrive.core.decoding import prepare
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.errors import ConfigurationError, JobNotFoundError
 from redrive.ops.suggest import id_hint
 from redrive.store.reader import Reader
 from redrive.store.records import JobId
 from redrive.store.statements import jobs as job_sql
+from redrive.store.statements.jobs import JobEvent, JobFacts
 
 ID_END: Final = 1 << 63
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFacts:
-    """One job, as it was when this was read."""
-
-    id: int
-    pipeline: str
-    stage: str
-    status: str
-    attempt: int
-    error_code: str | None
-    error_message: str | None
-    key: str | None
-    owner: str | None
-    run: int | None
-    priority: int
-    waiting: str | None
-    """Why a queued job waits: retry, hold, crashed, paused, replay; None when it is simply its turn."""
-    run_at: datetime
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    progress: str | None
-    round: int
-    dispatch: int
-    parent: int | None
-    is_cancel_asked: bool
-    worker: str | None
-    expires_at: datetime | None
-    erased_at: datetime | None
-    """When its values were wiped; None while they are there."""
-    last_attempt_at: datetime | None
-    manual_retries: int
-    """How often somebody retried it by hand; replays are not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,25 +58,6 @@ class Attempt:
     """Seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEvent:
-    """One step in the life of a job."""
-
-    at: datetime
-    event: str
-    """queued, processing, retry, hold, checkpoint, complete, failed, crashed, cancelled or skipped."""
-    stage: str | None
-    attempt: int | None
-    code: str | None
-    http_status: int | None
-    duration_ms: float | None
-    reason: str | None
-    dispatch: int
-
-
-_TIMES: Final = [name for name in JobFacts.__slots__ if name.endswith("_at")]
-
-
 def job_facts(store: Reader, job: int) -> JobFacts:
     """Return a job as it is now; raises JobNotFoundError, and ConfigurationError for what cannot be an id."""
     if type(job) is not int:
@@ -120,7 +67,7 @@ def job_facts(store: Reader, job: int) -> JobFacts:
     rows = store.query(job_sql.job(job=JobId(job))) if 0 < job < ID_END else []
     if not rows:
         raise JobNotFoundError(job_id=job)
-    return _facts_of(rows[0])
+    return rows[0]
 
 
 def jobs_of_owner(
@@ -129,13 +76,7 @@ def jobs_of_owner(
     """Return the jobs of an owner in a pipeline, newest first; the id of the last one is the `before` of the next page."""
     end = ID_END - 1 if before is None else before
     asked = job_sql.jobs_of_owner(owner=owner, pipeline=pipeline, before=end, limit=limit)
-    return [_facts_of(row) for row in store.query(asked)]
-
-
-def _facts_of(row: job_sql.JobRow) -> JobFacts:
-    facts: dict[str, object] = row._asdict()
-    facts |= {name: instant(facts[name]) for name in _TIMES if facts[name] is not None}
-    return msgspec.convert(facts, JobFacts)
+    return store.query(asked)
 
 
 def get_job(store: Reader, job: int) -> JobFacts:
@@ -154,8 +95,7 @@ def job_attempts(store: Reader, job: int) -> list[Attempt]:
 
 def job_events(store: Reader, job: int) -> list[JobEvent]:
     """Return every transition of a job, in order: queued, processing, retry, hold, checkpoint, complete, failed."""
-    rows = store.query(job_sql.transitions_of_job(job=job))
-    return [msgspec.convert({**row._asdict(), "at": instant(row.at)}, JobEvent) for row in rows]
+    return store.query(job_sql.transitions_of_job(job=job))
 
 
 def _attempt_of(row: job_sql.AttemptRow) -> Attempt:
@@ -173,4 +113,4 @@ def _attempt_of(row: job_sql.AttemptRow) -> Attempt:
     return msgspec.convert(attempt, Attempt)
 
 
-prepare(JobFacts, JobEvent, Attempt)
+prepare(Attempt)

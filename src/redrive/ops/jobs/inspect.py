@@ -18,15 +18,19 @@ from redrive.core.arguments import one_of
 from redrive.core.decision_text import reason_and_sentence
 from redrive.core.decoding import prepare
 from redrive.core.lifecycle import JobState
-from redrive.engine.clock import instant
-from redrive.ops.audit import Operation, operations_about
-from redrive.ops.jobs.facts import Attempt, JobFacts, get_job, job_attempts
-from redrive.ops.letters.letter import DeadLetter, letters_of_job
+from redrive.core.units import instant
+from redrive.ops.audit import operations_about
+from redrive.ops.jobs.facts import Attempt, get_job, job_attempts
+from redrive.ops.letters.letter import letters_of_job
 from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import transfer as transfer_sql
+from redrive.store.statements.jobs import AttemptEvent, JobFacts, JobLine
+from redrive.store.statements.letters import DeadLetter
+from redrive.store.statements.operations import Operation
+from redrive.store.statements.statement import members_of
 
 _LISTINGS: Final = {
     "queued": job_sql.list_queued,
@@ -52,37 +56,11 @@ class JobFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobLine:
-    """One job in a list."""
+class Event(AttemptEvent):
+    """The end of one attempt, and why it ended so."""
 
-    id: int
-    pipeline: str
-    stage: str
-    status: str
-    attempt: int
-    waiting: str | None
-    error_code: str | None
-    run_at: datetime
-    created_at: datetime
-    key: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """The end of one attempt."""
-
-    seq: int
-    job: int
-    dispatch: int
-    pipeline: str
-    stage: str
-    round: int
-    attempt: int
-    outcome: str
-    code: str | None
     reason: str | None
     sentence: str | None
-    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,12 +113,12 @@ def list_jobs(
         limit,
     )
     if which.key is not None:
-        return [_line_of(row) for row in store.query(job_sql.list_of_key(which=terms, key=which.key))]
+        return store.query(job_sql.list_of_key(which=terms, key=which.key))
     if which.run is not None and which.status not in {"processing", "failed"}:
         listing = job_sql.list_of_run
     else:
         listing = _LISTINGS.get(which.status or "", job_sql.list_jobs)
-    return [_line_of(row) for row in store.query(listing(which=terms))]
+    return store.query(listing(which=terms))
 
 
 def find_job(store: Reader, pipeline: str, key: str) -> int | None:
@@ -228,16 +206,10 @@ def counts(store: Reader) -> dict[tuple[str, str], dict[str, int]]:
     return counted
 
 
-def event_of(row: job_sql.EventRow) -> Event:
+def event_of(row: job_sql.StoredEvent) -> Event:
     """Return a row of the store as the event it is."""
     reason, sentence = reason_and_sentence(row.decision)
-    why = {"reason": reason, "sentence": sentence, "at": instant(row.ended_at)}
-    return msgspec.convert({**row._asdict(), **why}, Event)
+    return msgspec.convert({**members_of(row), "reason": reason, "sentence": sentence}, Event)
 
 
-def _line_of(row: job_sql.ListedJob) -> JobLine:
-    times = {"run_at": instant(row.run_at), "created_at": instant(row.created_at)}
-    return msgspec.convert({**row._asdict(), **times}, JobLine)
-
-
-prepare(Event, JobLine)
+prepare(Event)

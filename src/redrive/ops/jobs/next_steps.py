@@ -11,9 +11,9 @@ from datetime import datetime
 
 from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
 from redrive.engine.replay.rules import OwnHint, hints_of
-from redrive.ops.jobs.facts import JobFacts
-from redrive.ops.letters.letter import DeadLetter
 from redrive.store.reader import Reader
+from redrive.store.statements.jobs import JobFacts
+from redrive.store.statements.letters import DeadLetter
 
 _WAITS = {
     None: "It waits for its turn",

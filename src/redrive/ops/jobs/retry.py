@@ -33,13 +33,14 @@ from redrive.errors import (
     StoreRefusedError,
 )
 from redrive.ops.audit import Actor, Subject
-from redrive.ops.jobs.facts import JobFacts, get_job
+from redrive.ops.jobs.facts import get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.ops.replay.validation import lost_stage
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId
 from redrive.store.statements import release as release_sql
 from redrive.store.statements import triage as triage_sql
+from redrive.store.statements.jobs import JobFacts
 
 
 class RetryOptions(TypedDict, total=False):

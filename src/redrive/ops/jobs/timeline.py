@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from redrive.ops.audit import Operation
-from redrive.ops.jobs.facts import JobEvent, JobFacts, job_events
+from redrive.ops.jobs.facts import job_events
 from redrive.ops.jobs.inspect import JobDetails, Origin, details_of
-from redrive.ops.letters.letter import DeadLetter
 from redrive.store.protocol import Store
+from redrive.store.statements.jobs import JobEvent, JobFacts
+from redrive.store.statements.letters import DeadLetter
+from redrive.store.statements.operations import Operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,12 @@ from redrive.errors import (
     WaitTimeoutError,
 )
 from redrive.ops.audit import Actor, Subject
-from redrive.ops.jobs.facts import JobFacts, get_job, job_attempts
+from redrive.ops.jobs.facts import get_job, job_attempts
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import transfer as transfer_sql
+from redrive.store.statements.jobs import JobFacts
 
 Part = Literal["payload", "result"]
 PARTS: Final[tuple[Part, ...]] = ("payload", "result")

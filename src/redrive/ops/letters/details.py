@@ -9,19 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from redrive.core.diagnosis import suggested_diagnosis
-from redrive.engine.clock import instant
 from redrive.errors import JobNotFoundError
-from redrive.ops.audit import Operation, operations_about
-from redrive.ops.jobs.facts import Attempt, JobFacts, job_attempts, job_facts
+from redrive.ops.audit import operations_about
+from redrive.ops.jobs.facts import Attempt, job_attempts, job_facts
 from redrive.ops.jobs.next_steps import Hints, gone_for_good
-from redrive.ops.letters.letter import DeadLetter, get_letter
+from redrive.ops.letters.letter import get_letter
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import letters as letter_sql
+from redrive.store.statements.jobs import JobFacts
+from redrive.store.statements.letters import DeadLetter, Edit
+from redrive.store.statements.operations import Operation
 
 _FRAME: Final = re.compile(r'^[ |+-]*File "(?P<path>[^"]*)", line \d+')
 _LIBRARY: Final = re.compile(
@@ -41,16 +42,6 @@ class Stack:
     """Frames of the user's code, each with its line of source."""
     library: Sequence[str]
     """Frames of libraries, the standard library and redrive."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """An edit, without its values."""
-
-    id: int
-    part: str
-    at: datetime
-    actor: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +81,7 @@ def _details(store: Reader, letter_id: int) -> LetterDetails:
         hint=hint,
         facts=facts,
         attempts=job_attempts(store, letter.job),
-        edits=[_edit_of(row) for row in store.query(letter_sql.edits_of_letter(letter=letter.id))],
+        edits=store.query(letter_sql.edits_of_letter(letter=letter.id)),
         operations=operations,
     )
 
@@ -123,7 +114,3 @@ def stack_of(text: str) -> Stack:
         own=["\n".join(each) for each in own],
         library=["\n".join(each) for each in library],
     )
-
-
-def _edit_of(row: letter_sql.EditLine) -> Edit:
-    return Edit(id=row.id, part=row.part, at=instant(row.at), actor=row.actor)

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.ops.letters.document import difference, redacted_json
 from redrive.ops.letters.letter import get_letter
 from redrive.store.reader import Reader
 from redrive.store.records import Part
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import transfer as transfer_sql
+from redrive.store.statements.transfer import EditRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +42,9 @@ class EditHistory:
     """The edited parts before the first edit, as indented JSON, redacted; none for a part that came without values."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptEdit:
-    """An edit with its values, not redacted."""
-
-    part: Part
-    before: bytes | None
-    after: bytes
-    at: float
-    actor: str
-
-
-def kept_edits(store: Reader, job: int, letter: int, part: Part | None = None) -> list[KeptEdit]:
+def kept_edits(store: Reader, job: int, letter: int, part: Part | None = None) -> list[EditRow]:
     """Return the edits that apply to a letter, oldest first; none if they were erased."""
-    found = [_kept_of(row) for row in store.query(transfer_sql.exported_edits(job=job, letter=letter))]
+    found = store.query(transfer_sql.exported_edits(job=job, letter=letter))
     return [each for each in found if part in {None, each.part}]
 
 
@@ -77,14 +67,10 @@ def edit_history(store: Reader, letter: int) -> EditHistory:
     )
 
 
-def _past(kept: KeptEdit) -> PastEdit:
+def _past(kept: EditRow) -> PastEdit:
     diff = difference(kept.before, kept.after, kept.part)
     return PastEdit(part=kept.part, at=instant(kept.at), actor=kept.actor, diff=diff)
 
 
-def _kept_of(row: transfer_sql.EditRow) -> KeptEdit:
-    return KeptEdit(row.part, row.before, row.after, row.at, row.actor)
-
-
-def _erased_of(row: letter_sql.EditLine) -> PastEdit:
-    return PastEdit(part=row.part, at=instant(row.at), actor=row.actor, diff=None)
+def _erased_of(row: letter_sql.Edit) -> PastEdit:
+    return PastEdit(part=row.part, at=row.at, actor=row.actor, diff=None)

@@ -15,23 +15,24 @@ from typing import Final, cast
 import msgspec
 from msgspec import Struct
 
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.pipeline.context import origin_of
 from redrive.engine.pipeline.lanes import Installation, installation_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.errors import ConfigurationError
-from redrive.ops.audit import Actor, Operation, Subject, acts_on, bounds_of_replay, in_order, operation_of
+from redrive.ops.audit import Actor, Subject, acts_on, bounds_of_replay, in_order
 from redrive.ops.jobs.facts import job_attempts
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
-from redrive.ops.letters.letter import letter_facts
 from redrive.redaction.process import redact, redact_mapping
 from redrive.store.protocol import Store
 from redrive.store.records import Part
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import transfer as transfer_sql
-from redrive.store.statements.letters import LetterRow
+from redrive.store.statements.letters import DeadLetter
+from redrive.store.statements.operations import Operation
+from redrive.store.statements.statement import members_of
 
 FORMAT: Final = 1
 """The version of the format; a reader refuses versions it does not know."""
@@ -183,30 +184,26 @@ def _acts_on(store: Store, ids: list[int], replays: Iterable[int | None]) -> _Ac
     """Read the acts on many letters once per step: letter by letter, all of them would be read for each."""
     by_letter: dict[int, list[Operation]] = {}
     for row in store.query(operation_sql.acts_with_letters(ids=ids, first=ids[0], last=ids[-1])):
-        by_letter.setdefault(row.letter, []).append(operation_of(row))
-    by_replay = {
-        each: [operation_of(row) for row in bounds_of_replay(store, each)]
-        for each in replays
-        if each is not None
-    }
+        by_letter.setdefault(row.letter, []).append(msgspec.convert(row, Operation, from_attributes=True))
+    by_replay = {each: bounds_of_replay(store, each) for each in replays if each is not None}
     return _Acts(by_letter, by_replay)
 
 
 def _line_of(
     store: Store,
     here: Installation,
-    found: tuple[LetterRow, transfer_sql.JobOfLetter],
+    found: tuple[DeadLetter, transfer_sql.JobOfLetter],
     many: _Acts,
     *,
     with_values: bool,
 ) -> ExportedLine:
     row, of_job = found
     letter, job = row.id, row.job
-    facts = letter_facts(row) | of_job._asdict()
+    facts = members_of(row) | of_job._asdict()
     facts |= {"fingerprint": row.group, "created_at": instant(of_job.created_at)}
     named = (*acts_on(store, Subject("letter", letter)), *acts_on(store, Subject("job", job)))
     replays = [] if row.replay is None else many.by_replay[row.replay]
-    acts = in_order([*map(operation_of, named), *many.by_letter.get(letter, []), *replays])
+    acts = in_order([*named, *many.by_letter.get(letter, []), *replays])
     safe = _redacted({**facts, "key": None, "owner": None})
     safe |= {"key": unchanged(row.key), "owner": unchanged(row.owner)}
     safe["origin"] = of_job.origin or origin_of(job, here.ids)

@@ -18,7 +18,7 @@ import msgspec
 
 from redrive.core.arguments import one_of
 from redrive.core.taxonomy import CODES
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.replay.filter import LATEST, STATES, LetterFilter
 from redrive.engine.runs.runs import Runs
 from redrive.errors import ConfigurationError

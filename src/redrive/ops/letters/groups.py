@@ -19,7 +19,7 @@ import msgspec
 
 from redrive.core.diagnosis import suggested_diagnosis
 from redrive.core.fingerprint import VERSION
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, UnknownNameError

@@ -18,11 +18,12 @@ import msgspec
 from redrive.core.arguments import whole
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
-from redrive.ops.letters.letter import LetterLine, lines_of
+from redrive.ops.letters.letter import lines_of
 from redrive.ops.suggest import LAST_ID
 from redrive.store.reader import Reader
 from redrive.store.records import Call
 from redrive.store.statements import letters as letter_sql
+from redrive.store.statements.letters import LetterLine
 from redrive.store.statements.statement import Statement
 
 SCAN_MAX: Final = 20_000

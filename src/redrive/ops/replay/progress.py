@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from redrive.core.replay import Counts, Wait, next_turn, seconds_left
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import Replay, counts_of
 from redrive.engine.replay.release import Obstacle

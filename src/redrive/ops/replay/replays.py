@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from redrive.core.replay import Counts, Plan
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.replay.driver import unmark
 from redrive.engine.replay.filter import LetterFilter

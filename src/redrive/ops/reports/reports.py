@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from redrive.core.taxonomy import CODES
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError, RunError
 from redrive.ops.letters.pages import list_letters
@@ -22,6 +22,7 @@ from redrive.store.reader import Reader
 from redrive.store.statements import reports as report_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import workers as worker_sql
+from redrive.store.statements.reports import StageReport
 
 MANY: Final = 3
 """Jobs with this many retries or more are counted together."""
@@ -65,26 +66,6 @@ class ErrorReport:
     share: float
     """Its share of all failures."""
     last_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageReport:
-    """One stage and the outcomes of its attempts."""
-
-    pipeline: str
-    stage: str
-    attempts: int
-    ok: int
-    retry: int
-    hold: int
-    dead: int
-    crashed: int
-    cancelled: int
-    skipped: int
-    success: float
-    """The share of successful attempts among those that were not held, crashed, cancelled or skipped."""
-    seconds: float
-    """The mean duration of an attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +154,9 @@ def stage_reliability(store: Reader, scope: Scope) -> list[StageReport]:
     """Return the outcomes of each stage's attempts, in the order of the stages."""
     check_scope(store, scope)
     if scope.run is None:
-        rows = store.query(report_sql.stage_reliability(pipeline=scope.pipeline))
+        found = store.query(report_sql.stage_reliability(pipeline=scope.pipeline))
     else:
-        rows = store.query(report_sql.stage_reliability_of_run(run=scope.run))
-    found = [_stage_report(row) for row in rows]
+        found = store.query(report_sql.stage_reliability_of_run(run=scope.run))
     return [one for one in found if scope.stage in {None, one.stage}]
 
 
@@ -242,22 +222,3 @@ def _check_run(store: Reader, scope: Scope, run: int) -> None:
             problem=f"belongs to pipeline {rows[0].pipeline!r}, not to {scope.pipeline!r}",
             fix="Leave the pipeline out.",
         )
-
-
-def _stage_report(row: report_sql.StageCounts) -> StageReport:
-    stage, attempts, ok, retry, hold, dead, crashed, skipped, seconds, pipeline = row
-    ended = ok + retry + dead
-    return StageReport(
-        pipeline=pipeline,
-        stage=stage,
-        attempts=attempts,
-        ok=ok,
-        retry=retry,
-        hold=hold,
-        dead=dead,
-        crashed=crashed,
-        cancelled=attempts - ended - hold - crashed - skipped,
-        skipped=skipped,
-        success=ok / ended if ended else 0.0,
-        seconds=seconds,
-    )

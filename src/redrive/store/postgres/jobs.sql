@@ -203,19 +203,19 @@ SELECT id FROM jobs WHERE parent_id = $1 ORDER BY id;
 -- name: events
 -- No further than everything is visible: what is committed late must not be passed over. The frontier is found first, and what is up to
 -- there read afterwards.
-SELECT seq, job_id AS job, dispatch, pipeline, stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, pipeline, stage, round, attempt, outcome, code, ended_at AS at, decision
 FROM events_after($1, $2, $3, $4);
 
 -- name: last_event
 SELECT attempts_frontier();
 
 -- name: latest_events
-SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, ended_at AS at, decision
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE ($1::text IS NULL OR lanes.pipeline = $1) ORDER BY seq DESC LIMIT $2;
 
 -- name: events_of_job
-SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, ended_at AS at, decision
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE job_id = $1 AND seq > $2 ORDER BY dispatch DESC LIMIT $3;
 

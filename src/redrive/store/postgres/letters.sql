@@ -187,17 +187,19 @@ SELECT letter.last_failure_at, letter.id FROM dead_letters letter WHERE letter.i
 ANY (ARRAY(SELECT json_array_elements_text($1::json)::bigint));
 
 -- name: letter_lines
-SELECT letter.id, job_id AS job, pipeline, stage, code, category, state, is_escalated, round, fingerprint AS "group", message, owner, key, diagnosis,
-    assignee, replay_id AS replay, first_failure_at, last_failure_at, {receipts} AS receipts
+SELECT {letter_line}
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = {given_ids};
 
+-- part: letter_line
+letter.id, letter.job_id AS job, lanes.pipeline, lanes.stage, letter.code, letter.category, letter.state, letter.is_escalated, letter.round,
+    letter.fingerprint AS "group", letter.message, letter.owner, letter.key, letter.diagnosis, letter.assignee, letter.replay_id AS replay,
+    letter.first_failure_at, letter.last_failure_at, {receipts} AS receipts;
+
 -- part: letter_columns
-letter.id, letter.state, letter.round, letter.code, letter.category, letter.message, letter.exception, letter.stack AS last_stack,
-    letter.fingerprint AS "group", letter.context AS sanitized_context, letter.reason, letter.first_failure_at, letter.last_failure_at, letter.job_id AS job,
-    letter.is_escalated, letter.verdict, letter.replay_id AS replay, letter.follows, letter.diagnosis, letter.assignee, letter.closed_at,
-    lanes.pipeline, lanes.stage, letter.owner, letter.key,
+{letter_line}, letter.verdict, letter.follows,
     (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id ORDER BY next.id LIMIT 1) AS followed_by,
-    letter.evidence, letter.is_safe, letter.is_retryable, {receipts} AS receipts;
+    letter.evidence, letter.is_safe, letter.closed_at, letter.is_retryable, letter.code AS error_class, letter.exception, letter.reason,
+    letter.context AS sanitized_context, letter.stack AS last_stack;
 
 -- part: receipts
 (SELECT coalesce(json_object_agg(sink, receipt ORDER BY sink), '{}')::text FROM receipts WHERE letter_id = letter.id);

@@ -66,8 +66,8 @@ SELECT letter.id, (SELECT config FROM attempts WHERE attempts.job_id = letter.jo
 FROM dead_letters letter WHERE letter.id = {given_ids};
 
 -- part: replay_columns
-id, pipeline, status, filter, options, cutoff, marked_to, expected, pardoned, next_at, why, note, driver, driven_until, actor, created_at,
-    ended_at, closed_at, moves
+id, pipeline, status, cutoff, marked_to, expected, next_at, why, note, driver, driven_until, actor, created_at, ended_at,
+    closed_at, moves, filter, options, pardoned
 
 -- name: replay
 SELECT {replay_columns} FROM replays WHERE id = $1::bigint;

@@ -32,10 +32,12 @@ SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at)
 GROUP BY code ORDER BY count(*) DESC, code;
 
 -- part: reliability
-SELECT stage, count(*) AS attempts, count(*) FILTER (WHERE outcome = 'ok') AS ok, count(*) FILTER (WHERE outcome = 'retry') AS retry,
+SELECT lanes.pipeline, stage, count(*) AS attempts, count(*) FILTER (WHERE outcome = 'ok') AS ok, count(*) FILTER (WHERE outcome = 'retry') AS retry,
     count(*) FILTER (WHERE outcome = 'hold') AS hold, count(*) FILTER (WHERE outcome = 'dead') AS dead,
-    count(*) FILTER (WHERE outcome = 'crashed') AS crashed, count(*) FILTER (WHERE outcome = 'skipped') AS skipped,
-    avg(ended_at - attempts.started_at) AS seconds, lanes.pipeline
+    count(*) FILTER (WHERE outcome = 'crashed') AS crashed, count(*) FILTER (WHERE outcome = 'cancelled') AS cancelled,
+    count(*) FILTER (WHERE outcome = 'skipped') AS skipped,
+    coalesce(avg(CASE outcome WHEN 'ok' THEN 1.0::double precision ELSE 0 END) FILTER (WHERE outcome IN ('ok', 'retry', 'dead')), 0) AS success,
+    avg(ended_at - attempts.started_at) AS seconds
 
 -- name: stage_reliability
 {reliability} FROM attempts JOIN lanes ON lanes.id = lane_id WHERE $1::text IS NULL OR lanes.pipeline = $1::text

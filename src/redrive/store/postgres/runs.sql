@@ -203,7 +203,7 @@ FROM lanes WHERE lanes.id = $1::bigint
 ON CONFLICT DO NOTHING;
 
 -- name: schedules
-SELECT name, lanes.pipeline, cron, zone, next_at, last_at FROM schedules JOIN lanes ON lanes.id = lane_id ORDER BY name;
+SELECT name, lanes.pipeline, cron, zone, next_at, last_at, NULL::text AS prunes, NULL::text AS deleted FROM schedules JOIN lanes ON lanes.id = lane_id ORDER BY name;
 
 -- name: due_schedules
 SELECT name, lane_id, pipeline, cron, zone, payload, priority, next_at FROM schedules JOIN lanes ON lanes.id = lane_id

@@ -127,7 +127,7 @@ ON CONFLICT (name) DO UPDATE SET ages = excluded.ages, next_at = CASE
 SELECT ages, cron, zone FROM retentions WHERE name = $1::text;
 
 -- name: retentions
-SELECT name, ages, cron, zone, next_at, last_at, deleted FROM retentions ORDER BY name;
+SELECT name, NULL::text AS pipeline, cron, zone, next_at, last_at, ages AS prunes, deleted FROM retentions ORDER BY name;
 
 -- name: due_retentions
 SELECT name, ages, cron, zone, next_at FROM retentions WHERE next_at <= $1::double precision ORDER BY name;

@@ -172,7 +172,7 @@ ORDER BY jobs.id DESC LIMIT ?7;
 SELECT id FROM jobs INDEXED BY jobs_children WHERE parent_id = ? ORDER BY id;
 
 -- name: events
-SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, ended_at AS at, decision
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline = ?3) ORDER BY seq LIMIT ?4;
 
@@ -180,12 +180,12 @@ WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline
 SELECT coalesce(max(seq), 0) FROM attempts;
 
 -- name: latest_events
-SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, ended_at AS at, decision
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE (?1 IS NULL OR lanes.pipeline = ?1) ORDER BY seq DESC LIMIT ?2;
 
 -- name: events_of_job
-SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, decision, ended_at
+SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, ended_at AS at, decision
 FROM attempts JOIN lanes ON lanes.id = lane_id
 WHERE job_id = ?1 AND seq > ?2 ORDER BY dispatch DESC LIMIT ?3;
 

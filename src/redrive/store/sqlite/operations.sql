@@ -7,26 +7,29 @@ INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason) VALUE
 -- name: log_letters
 INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
+-- part: act
+operations.id, at, actor, verb, subject_kind || ' ' || subject_id AS subject, subject_kind, subject_id, reason, letters;
+
 -- name: operations
-SELECT id, at, actor, verb, subject_kind, subject_id, reason, letters, change FROM operations ORDER BY id DESC LIMIT ?;
+SELECT {act}, change FROM operations ORDER BY id DESC LIMIT ?;
 
 -- name: operations_before
-SELECT id, at, actor, verb, subject_kind, subject_id, reason, letters, change FROM operations WHERE id < ? ORDER BY id DESC LIMIT ?;
+SELECT {act}, change FROM operations WHERE id < ? ORDER BY id DESC LIMIT ?;
 
 -- name: operations_on
-SELECT id, at, actor, verb, subject_kind, subject_id, reason, letters, change FROM operations WHERE subject_kind = ? AND subject_id = ? ORDER BY id;
+SELECT {act}, change FROM operations WHERE subject_kind = ? AND subject_id = ? ORDER BY id;
 
 -- name: acts_with_letter
 -- Acts on many letters at once by which this one was changed: their log has the ids, as first and last of each unbroken row. That
 -- alone decides; the time, with a day for clocks that differ, only spares reading the ids of acts before it failed.
-SELECT id, at, actor, verb, subject_kind, subject_id, reason, letters, json_remove(change, '$.letters') AS change FROM operations
+SELECT {act}, json_remove(change, '$.letters') AS change FROM operations
 WHERE (subject_kind = 'group' AND subject_id = ?2 OR subject_kind = 'filter') AND at >= ?3 - 86400 AND EXISTS (
     SELECT 1 FROM json_each(change, '$.letters') WHERE ?1 BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'));
 
 -- name: acts_with_letters
 -- Acts on many letters at once by which some of these (?1, between ?2 and ?3) were changed, each with the letter. Where the ids of an
 -- act begin and end is looked at first: most acts are about none of a few letters.
-SELECT given.value AS letter, operations.id, at, actor, verb, subject_kind, subject_id, reason, letters, json_remove(change, '$.letters') AS change
+SELECT {act}, json_remove(change, '$.letters') AS change, given.value AS letter
 FROM (SELECT id AS act FROM operations WHERE subject_kind IN ('filter', 'group'))
     CROSS JOIN operations ON operations.id = act
     CROSS JOIN json_each(change, '$.letters') AS ids

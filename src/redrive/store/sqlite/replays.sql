@@ -56,20 +56,18 @@ SELECT letter.id, (SELECT config FROM attempts WHERE attempts.job_id = letter.jo
     AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1) AS config, letter.replay_id
 FROM json_each(?1) AS given JOIN dead_letters letter ON letter.id = given.value;
 
+-- part: replay_columns
+id, pipeline, status, cutoff, marked_to, expected, next_at, why, note, driver, driven_until, actor, created_at, ended_at,
+    closed_at, moves, filter, options, pardoned;
+
 -- name: replay
-SELECT id, pipeline, status, filter, options, cutoff, marked_to, expected, pardoned, next_at, why, note, driver, driven_until,
-    actor, created_at, ended_at, closed_at, moves
-FROM replays WHERE id = ?;
+SELECT {replay_columns} FROM replays WHERE id = ?;
 
 -- name: replays
-SELECT id, pipeline, status, filter, options, cutoff, marked_to, expected, pardoned, next_at, why, note, driver, driven_until,
-    actor, created_at, ended_at, closed_at, moves
-FROM replays WHERE id < ?1 AND (?2 IS NULL OR pipeline = ?2) ORDER BY id DESC LIMIT ?3;
+SELECT {replay_columns} FROM replays WHERE id < ?1 AND (?2 IS NULL OR pipeline = ?2) ORDER BY id DESC LIMIT ?3;
 
 -- name: live_replays
-SELECT id, pipeline, status, filter, options, cutoff, marked_to, expected, pardoned, next_at, why, note, driver, driven_until,
-    actor, created_at, ended_at, closed_at, moves
-FROM replays WHERE ended_at IS NULL AND status IN ('marking', 'running', 'cancelling') ORDER BY id;
+SELECT {replay_columns} FROM replays WHERE ended_at IS NULL AND status IN ('marking', 'running', 'cancelling') ORDER BY id;
 
 -- name: replay_counts
 SELECT standing, letters FROM letters_by_replay WHERE replay_id = ?;

@@ -25,15 +25,16 @@ SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at)
 FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
 WHERE run_id = ?1 AND code IS NOT NULL AND (?2 IS NULL OR stage = ?2) GROUP BY code ORDER BY count(*) DESC, code;
 
+-- part: reliability
+SELECT lanes.pipeline, stage, count(*) AS attempts, sum(outcome = 'ok') AS ok, sum(outcome = 'retry') AS retry, sum(outcome = 'hold') AS hold,
+    sum(outcome = 'dead') AS dead, sum(outcome = 'crashed') AS crashed, sum(outcome = 'cancelled') AS cancelled, sum(outcome = 'skipped') AS skipped,
+    coalesce(avg(CASE WHEN outcome IN ('ok', 'retry', 'dead') THEN outcome = 'ok' END), 0) AS success, avg(ended_at - attempts.started_at) AS seconds;
+
 -- name: stage_reliability
-SELECT stage, count(*) AS attempts, sum(outcome = 'ok') AS ok, sum(outcome = 'retry') AS retry, sum(outcome = 'hold') AS hold, sum(outcome = 'dead') AS dead,
-    sum(outcome = 'crashed') AS crashed, sum(outcome = 'skipped') AS skipped, avg(ended_at - started_at) AS seconds, pipeline
-FROM attempts JOIN lanes ON lanes.id = lane_id WHERE ?1 IS NULL OR pipeline = ?1 GROUP BY lane_id ORDER BY pipeline, position;
+{reliability} FROM attempts JOIN lanes ON lanes.id = lane_id WHERE ?1 IS NULL OR pipeline = ?1 GROUP BY lane_id ORDER BY pipeline, position;
 
 -- name: stage_reliability_of_run
-SELECT stage, count(*) AS attempts, sum(outcome = 'ok') AS ok, sum(outcome = 'retry') AS retry, sum(outcome = 'hold') AS hold, sum(outcome = 'dead') AS dead,
-    sum(outcome = 'crashed') AS crashed, sum(outcome = 'skipped') AS skipped, avg(ended_at - attempts.started_at) AS seconds, lanes.pipeline
-FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
+{reliability} FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
 WHERE run_id = ?1 GROUP BY attempts.lane_id ORDER BY position;
 
 -- name: pipeline_account

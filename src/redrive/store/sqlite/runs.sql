@@ -188,7 +188,7 @@ SELECT lanes.pipeline, lanes.id, 'queued', ?2, ?3, ?4, ?5, ?6 FROM lanes WHERE l
 ON CONFLICT DO NOTHING;
 
 -- name: schedules
-SELECT name, lanes.pipeline, cron, zone, next_at, last_at FROM schedules JOIN lanes ON lanes.id = lane_id ORDER BY name;
+SELECT name, lanes.pipeline, cron, zone, next_at, last_at, NULL AS prunes, NULL AS deleted FROM schedules JOIN lanes ON lanes.id = lane_id ORDER BY name;
 
 -- name: due_schedules
 SELECT name, lane_id, pipeline, cron, zone, payload, priority, next_at FROM schedules JOIN lanes ON lanes.id = lane_id

@@ -116,7 +116,7 @@ ON CONFLICT (name) DO UPDATE SET ages = excluded.ages,
 SELECT ages, cron, zone FROM retentions WHERE name = ?;
 
 -- name: retentions
-SELECT name, ages, cron, zone, next_at, last_at, deleted FROM retentions ORDER BY name;
+SELECT name, NULL AS pipeline, cron, zone, next_at, last_at, ages AS prunes, deleted FROM retentions ORDER BY name;
 
 -- name: due_retentions
 SELECT name, ages, cron, zone, next_at FROM retentions WHERE next_at <= ? ORDER BY name;

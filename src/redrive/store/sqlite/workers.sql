@@ -48,8 +48,8 @@ ORDER BY started_at;
 
 -- name: lanes
 SELECT lanes.id, pipeline, stage, position, paused_at,
-    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'queued') AS waiting,
-    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'processing') AS leased
+    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'queued') AS queued,
+    (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'processing') AS processing
 FROM lanes ORDER BY pipeline, position;
 
 -- name: lane_names

@@ -6,8 +6,11 @@ Only what the statements take and return: their texts are in `jobs.sql` of each 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
+from redrive.core.decoding import prepare
 from redrive.store.statements.operations import Act
 from redrive.store.statements.statement import statement
 
@@ -17,7 +20,10 @@ class JobTrace(NamedTuple):
     traceparent: str
 
 
-class JobRow(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """One job, as it was when this was read."""
+
     id: int
     pipeline: str
     stage: str
@@ -30,20 +36,23 @@ class JobRow(NamedTuple):
     run: int | None
     priority: int
     waiting: str | None
-    run_at: float
-    created_at: float
-    started_at: float | None
-    finished_at: float | None
+    """Why a queued job waits: retry, hold, crashed, paused, replay; None when it is simply its turn."""
+    run_at: datetime
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
     progress: str | None
     round: int
     dispatch: int
     parent: int | None
     is_cancel_asked: bool
     worker: str | None
-    expires_at: float | None
-    erased_at: float | None
-    last_attempt_at: float | None
+    expires_at: datetime | None
+    erased_at: datetime | None
+    """When its values were wiped; None while they are there."""
+    last_attempt_at: datetime | None
     manual_retries: int
+    """How often somebody retried it by hand; replays are not counted."""
 
 
 class JobResult(NamedTuple):
@@ -70,6 +79,19 @@ class AttemptRow(NamedTuple):
     exception: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLine:
+    """One attempt, in short."""
+
+    dispatch: int
+    stage: str
+    round: int
+    attempt: int
+    outcome: str
+    code: str | None
+    http_status: int | None
+
+
 class LaneCount(NamedTuple):
     pipeline: str
     stage: str
@@ -87,7 +109,10 @@ class JobTerms(NamedTuple):
     limit: int
 
 
-class ListedJob(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLine:
+    """One job in a list."""
+
     id: int
     pipeline: str
     stage: str
@@ -95,12 +120,15 @@ class ListedJob(NamedTuple):
     attempt: int
     waiting: str | None
     error_code: str | None
-    run_at: float
-    created_at: float
+    run_at: datetime
+    created_at: datetime
     key: str | None
 
 
-class EventRow(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEvent:
+    """The end of one attempt."""
+
     seq: int
     job: int
     dispatch: int
@@ -110,13 +138,23 @@ class EventRow(NamedTuple):
     attempt: int
     outcome: str
     code: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent(AttemptEvent):
+    """The end of one attempt, with the decision as it is stored."""
+
     decision: str | None
-    ended_at: float
 
 
-class Transition(NamedTuple):
-    at: float
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent:
+    """One step in the life of a job."""
+
+    at: datetime
     event: str
+    """queued, processing, retry, hold, checkpoint, complete, failed, crashed, cancelled or skipped."""
     stage: str | None
     attempt: int | None
     code: str | None
@@ -138,9 +176,9 @@ def traces(*, ids: list[int]) -> JobTrace: ...
 @statement
 def duplicate(*, pipeline: str, key: str) -> int: ...
 @statement
-def job(*, job: int) -> JobRow: ...
+def job(*, job: int) -> JobFacts: ...
 @statement
-def jobs_of_owner(*, owner: str, pipeline: str, before: int, limit: int) -> JobRow: ...
+def jobs_of_owner(*, owner: str, pipeline: str, before: int, limit: int) -> JobFacts: ...
 @statement
 def free_key(*, job: int) -> None: ...
 @statement
@@ -166,31 +204,31 @@ def nearest_jobs(*, first: int, last: int) -> int: ...
 @statement
 def last_job() -> int | None: ...
 @statement
-def list_jobs(*, which: JobTerms) -> ListedJob: ...
+def list_jobs(*, which: JobTerms) -> JobLine: ...
 @statement
-def list_queued(*, which: JobTerms) -> ListedJob: ...
+def list_queued(*, which: JobTerms) -> JobLine: ...
 @statement
-def list_processing(*, which: JobTerms) -> ListedJob: ...
+def list_processing(*, which: JobTerms) -> JobLine: ...
 @statement
-def list_failed(*, which: JobTerms) -> ListedJob: ...
+def list_failed(*, which: JobTerms) -> JobLine: ...
 @statement
-def list_ended(*, which: JobTerms) -> ListedJob: ...
+def list_ended(*, which: JobTerms) -> JobLine: ...
 @statement
-def list_of_run(*, which: JobTerms) -> ListedJob: ...
+def list_of_run(*, which: JobTerms) -> JobLine: ...
 @statement
-def list_of_key(*, which: JobTerms, key: str) -> ListedJob: ...
+def list_of_key(*, which: JobTerms, key: str) -> JobLine: ...
 @statement
 def children(*, job: int) -> int: ...
 @statement
-def events(*, after: int, job: int | None, pipeline: str | None, limit: int) -> EventRow: ...
+def events(*, after: int, job: int | None, pipeline: str | None, limit: int) -> StoredEvent: ...
 @statement
 def last_event() -> int: ...
 @statement
-def latest_events(*, pipeline: str | None, limit: int) -> EventRow: ...
+def latest_events(*, pipeline: str | None, limit: int) -> StoredEvent: ...
 @statement
-def events_of_job(*, job: int, after: int, limit: int) -> EventRow: ...
+def events_of_job(*, job: int, after: int, limit: int) -> StoredEvent: ...
 @statement
-def transitions_of_job(*, job: int) -> Transition: ...
+def transitions_of_job(*, job: int) -> JobEvent: ...
 @statement
 def cancel_queued(*, now: float, job: int) -> None: ...
 @statement
@@ -207,3 +245,6 @@ def erase_values(*, job: int) -> None: ...
 def erase_hashes(*, job: int) -> None: ...
 @statement
 def erase_edits(*, job: int) -> None: ...
+
+
+prepare(JobFacts, JobLine, JobEvent, StoredEvent)

@@ -6,10 +6,17 @@ Only what the statements take and return: their texts are in `letters.sql` of ea
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
 
+from redrive.core.decoding import prepare
 from redrive.store.records import Part
 from redrive.store.statements.statement import statement
+
+PAST: Final = frozenset({"resolved", "returned"})
+"""States of letters whose replay has ended."""
 
 
 class GroupTerms(NamedTuple):
@@ -68,7 +75,10 @@ class LetterPlace(NamedTuple):
     id: int
 
 
-class LetterLine(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterLine:
+    """One dead letter in a list."""
+
     id: int
     job: int
     pipeline: str
@@ -77,56 +87,62 @@ class LetterLine(NamedTuple):
     category: str
     state: str
     is_escalated: bool
+    """True if a replay brought the same permanent failure back."""
     round: int
     group: str
+    """The fingerprint."""
     message: str
     owner: str | None
     key: str | None
     diagnosis: str | None
     assignee: str | None
     replay: int | None
-    first_failure_at: float
-    last_failure_at: float
-    receipts: str
+    """The replay that has taken it."""
+    first_failure_at: datetime
+    last_failure_at: datetime
+    receipts: Mapping[str, str]
+    """What each sink answered when it received the letter, by the sink's name."""
 
 
-class LetterRow(NamedTuple):
-    id: int
-    state: str
-    round: int
-    code: str
-    category: str
-    message: str
-    exception: str
-    last_stack: str
-    group: str
-    sanitized_context: bytes
-    reason: str
-    first_failure_at: float
-    last_failure_at: float
-    job: int
-    is_escalated: bool
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter(LetterLine):
+    """One dead letter in full."""
+
     verdict: str | None
-    replay: int | None
+    """How its replay ended: completed, cancelled, same, other; None while it has not."""
     follows: int | None
-    diagnosis: str | None
-    assignee: str | None
-    closed_at: float | None
-    pipeline: str
-    stage: str
-    owner: str | None
-    key: str | None
+    """The letter of the round before."""
     followed_by: int | None
+    """The letter of the round after, if its replay failed again."""
     evidence: str | None
+    """What was done about the cause."""
     is_safe: bool
+    """Somebody confirmed that a replay does no harm."""
+    closed_at: datetime | None
+    """When its replay ended."""
     is_retryable: bool
-    receipts: str
+    error_class: str
+    """The stable identifier to group by: the code."""
+    exception: str
+    """The Python class."""
+    reason: str
+    """Why the policy gave up."""
+    sanitized_context: object
+    last_stack: str
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its replay has not ended: neither was it good, nor did a later letter take its place."""
+        return self.state not in PAST
 
 
-class EditLine(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """An edit, without its values."""
+
     id: int
     part: Part
-    at: float
+    at: datetime
     actor: str
 
 
@@ -249,15 +265,15 @@ def letters_by_id(
 @statement
 def letter_lines(*, ids: list[int]) -> LetterLine: ...
 @statement
-def letter(*, letter: int) -> LetterRow: ...
+def letter(*, letter: int) -> DeadLetter: ...
 @statement
-def letters_of_job(*, job: int) -> LetterRow: ...
+def letters_of_job(*, job: int) -> DeadLetter: ...
 @statement
 def nearest_letters(*, first: int, last: int) -> int: ...
 @statement
 def freed_later(*, ids: list[int], moves: int) -> int: ...
 @statement
-def edits_of_letter(*, letter: int) -> EditLine: ...
+def edits_of_letter(*, letter: int) -> Edit: ...
 @statement
 def letter_groups(*, ids: list[int]) -> GroupRow: ...
 @statement
@@ -274,3 +290,6 @@ def letter_heads(*, pairs: list[tuple[int, str]], since: float, until: float) ->
 def group_trend(*, groups: list[int], after: int) -> GroupHour: ...
 @statement
 def fingerprints(*, first: str, end: str, limit: int) -> str: ...
+
+
+prepare(DeadLetter, LetterLine, Edit)

@@ -6,8 +6,12 @@ Only what the statements take and return: their texts are in `outbox.sql` of eac
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
+from redrive.core.decoding import prepare
+from redrive.store.statements.jobs import AttemptLine
 from redrive.store.statements.statement import statement
 
 
@@ -81,16 +85,18 @@ class LetterForSink(NamedTuple):
     replay_id: int | None
 
 
-class AttemptForSink(NamedTuple):
-    dispatch: int
-    stage: str
-    round: int
-    attempt: int
-    outcome: str
-    code: str | None
-    http_status: int | None
-    started_at: float
-    ended_at: float
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SunkAttempt(AttemptLine):
+    """One run of a stage, in short."""
+
+    started_at: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptForSink(SunkAttempt):
+    """One of the last runs of a job, and how many there were."""
+
     in_all: int
 
 
@@ -126,3 +132,6 @@ def attempts_for_sink(*, job: int, dispatch: int, limit: int) -> AttemptForSink:
 def input_for_sink(*, job: int, lane: int, round: int) -> bytes | None: ...
 @statement
 def payload_for_sink(*, job: int) -> bytes | None: ...
+
+
+prepare(AttemptForSink, SunkAttempt)

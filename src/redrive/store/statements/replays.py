@@ -6,8 +6,10 @@ Only what the statements take and return: their texts are in `replays.sql` of ea
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from redrive.core.decoding import prepare
 from redrive.store.statements.letters import LetterTerms
 from redrive.store.statements.operations import Act
 from redrive.store.statements.statement import statement
@@ -38,16 +40,16 @@ class LastConfig(NamedTuple):
     replay_id: int | None
 
 
-class ReplayRow(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayFacts:
+    """A replay as it is stored, without what is stored as JSON."""
+
     id: int
     pipeline: str
     status: str
-    filter: bytes
-    options: bytes
     cutoff: int
     marked_to: int
     expected: int
-    pardoned: bytes
     next_at: float
     why: str | None
     note: str | None
@@ -58,6 +60,15 @@ class ReplayRow(NamedTuple):
     ended_at: float | None
     closed_at: float | None
     moves: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredReplay(ReplayFacts):
+    """A replay as it is stored, with its filter, options and pardoned failures as JSON."""
+
+    filter: bytes
+    options: bytes
+    pardoned: bytes
 
 
 class StandingCount(NamedTuple):
@@ -131,11 +142,11 @@ def returned_of(*, replay: int) -> ReturnedLetters: ...
 @statement
 def last_configs(*, ids: list[int]) -> LastConfig: ...
 @statement
-def replay(*, replay: int) -> ReplayRow: ...
+def replay(*, replay: int) -> StoredReplay: ...
 @statement
-def replays(*, before: int, pipeline: str | None, limit: int) -> ReplayRow: ...
+def replays(*, before: int, pipeline: str | None, limit: int) -> StoredReplay: ...
 @statement
-def live_replays() -> ReplayRow: ...
+def live_replays() -> StoredReplay: ...
 @statement
 def replay_counts(*, replay: int) -> StandingCount: ...
 @statement
@@ -192,3 +203,6 @@ def wrong_replay_tallies(*, limit: int) -> WrongReplayTally: ...
 def last_pause_of(*, replay: int) -> str | None: ...
 @statement
 def last_ended_of(*, replay: int, limit: int) -> float: ...
+
+
+prepare(StoredReplay)

@@ -6,8 +6,10 @@ Only what the statements take and return: their texts are in `reports.sql` of ea
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from redrive.core.decoding import prepare
 from redrive.store.statements.statement import statement
 
 
@@ -23,7 +25,11 @@ class ErrorCount(NamedTuple):
     last_at: float
 
 
-class StageCounts(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """One stage and the outcomes of its attempts."""
+
+    pipeline: str
     stage: str
     attempts: int
     ok: int
@@ -31,9 +37,12 @@ class StageCounts(NamedTuple):
     hold: int
     dead: int
     crashed: int
+    cancelled: int
     skipped: int
+    success: float
+    """The share of successful attempts among those that were not held, crashed, cancelled or skipped."""
     seconds: float
-    pipeline: str
+    """The mean duration of an attempt."""
 
 
 class StatusCount(NamedTuple):
@@ -93,9 +102,9 @@ def error_ranking(*, pipeline: str | None, stage: str | None) -> ErrorCount: ...
 @statement
 def error_ranking_of_run(*, run: int, stage: str | None) -> ErrorCount: ...
 @statement
-def stage_reliability(*, pipeline: str | None) -> StageCounts: ...
+def stage_reliability(*, pipeline: str | None) -> StageReport: ...
 @statement
-def stage_reliability_of_run(*, run: int) -> StageCounts: ...
+def stage_reliability_of_run(*, run: int) -> StageReport: ...
 @statement
 def pipeline_account(*, pipeline: str) -> StatusCount: ...
 @statement
@@ -120,3 +129,6 @@ def released_letters() -> int: ...
 def attempts_of_stages(*, pipeline: str | None, stage: str | None) -> StageAttempt: ...
 @statement
 def pipeline_lanes(*, pipeline: str) -> int: ...
+
+
+prepare(StageReport)

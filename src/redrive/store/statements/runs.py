@@ -6,8 +6,12 @@ Only what the statements take and return: their texts are in `runs.sql` of each 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
+from redrive.core.decoding import prepare
 from redrive.store.statements.statement import statement
 
 
@@ -108,13 +112,21 @@ class DueSchedule(NamedTuple):
     next_at: float
 
 
-class ScheduleTimes(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The current state of a schedule."""
+
     name: str
-    pipeline: str
+    pipeline: str | None
+    """None for one that prunes."""
     cron: str
     zone: str
-    next_at: float
-    last_at: float | None
+    next_at: datetime
+    last_at: datetime | None
+    prunes: Mapping[str, float] | None
+    """How long each kind is kept, in seconds; None for a schedule that submits jobs."""
+    deleted: Mapping[str, int] | None
+    """How many of each kind the last tick deleted."""
 
 
 @statement
@@ -213,8 +225,11 @@ def drop_schedule(*, name: str) -> None: ...
 @statement
 def submit_tick(*, lane: int, priority: int, run_at: float, key: str, payload: bytes, now: float) -> None: ...
 @statement
-def schedules() -> ScheduleTimes: ...
+def schedules() -> Schedule: ...
 @statement
 def due_schedules(*, now: float) -> DueSchedule: ...
 @statement
 def next_schedule_at() -> float | None: ...
+
+
+prepare(Schedule)

@@ -8,22 +8,39 @@ It is declared as a function without a body, so that type checkers know its para
 
 Calling it runs nothing: it makes what `Store.query` and `Store.apply` take. Its text stands under its name in an SQL file of each
 dialect, with the parameters in the order of the declaration. A tuple that is passed stands for several of them, a list for one, as
-JSON. Rows are converted in one place, here.
+JSON. Rows are converted in one place, here: to what one column has, to a named tuple, or to a dataclass, which may have times and
+types of JSON where the database has seconds and texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
 from functools import cached_property
-from types import GenericAlias
-from typing import Any, Generic, ParamSpec, TypeVar, cast, get_type_hints
+from types import GenericAlias, NoneType
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
+from redrive.core.units import instant
 from redrive.store.records import Call, Row, json_list
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_STORED: Final = (int, float, str, bytes, bool, Literal)
+"""Types that a column has in the database, too."""
 
 
 class Statement(Generic[P, R]):
@@ -47,10 +64,20 @@ class Statement(Generic[P, R]):
         """Return rows as what they were declared to be."""
         if not rows:
             return []
-        found: list[R] = msgspec.convert(
-            [row[0] for row in rows] if self.is_scalar else rows, self._rows, strict=False
-        )
+        if self.is_scalar:
+            given: list[Any] = [row[0] for row in rows]
+        else:
+            given = [self._members_of(row) for row in rows] if is_dataclass(self.row) else rows
+        found: list[R] = msgspec.convert(given, self._rows, strict=False)
         return found
+
+    def _members_of(self, row: Row) -> dict[str, object]:
+        """Return the columns of a row by name, those that are times or JSON as such."""
+        members: dict[str, Any] = dict(zip(self._columns, row, strict=True))
+        for name, read in self._readers:
+            if members[name] is not None:
+                members[name] = read(members[name])
+        return members
 
     @cached_property
     def row(self) -> type[R]:
@@ -61,15 +88,39 @@ class Statement(Generic[P, R]):
     @cached_property
     def is_scalar(self) -> bool:
         """Whether a row is the value of its one column."""
-        return not hasattr(self.row, "_fields")
+        return not hasattr(self.row, "_fields") and not is_dataclass(self.row)
+
+    @cached_property
+    def _columns(self) -> Mapping[str, Any]:
+        return get_type_hints(self.row)
+
+    @cached_property
+    def _readers(self) -> list[tuple[str, Callable[[Any], object]]]:
+        """How to read the columns that have another type in the database."""
+        kinds = {name: _without_none(declared) for name, declared in self._columns.items()}
+        return [
+            (name, instant if kind is datetime else msgspec.json.decode)
+            for name, kind in kinds.items()
+            if (get_origin(kind) or kind) not in _STORED
+        ]
 
     @cached_property
     def _rows(self) -> Any:
         return GenericAlias(list, self.row)
 
 
+def _without_none(declared: Any) -> Any:
+    options = get_args(declared)
+    return next(each for each in options if each is not NoneType) if NoneType in options else declared
+
+
 def _stored(value: object) -> object:
     return json_list(cast("list[object]", value)) if type(value) is list else value
+
+
+def members_of(row: object) -> dict[str, object]:
+    """Return the fields of a row that is a dataclass, by name."""
+    return {each.name: getattr(row, each.name) for each in fields(cast("Any", row))}
 
 
 def statement(declared: Callable[P, R]) -> Statement[P, R]:

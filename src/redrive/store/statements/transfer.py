@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from redrive.store.records import Part
-from redrive.store.statements.letters import LetterRow
+from redrive.store.statements.letters import DeadLetter
 from redrive.store.statements.statement import statement
 
 
@@ -71,7 +71,7 @@ def installation() -> str: ...
 @statement
 def installations() -> InstallationRow: ...
 @statement
-def exported_letters(*, ids: list[int]) -> LetterRow: ...
+def exported_letters(*, ids: list[int]) -> DeadLetter: ...
 @statement
 def exported_jobs(*, ids: list[int]) -> JobOfLetter: ...
 @statement

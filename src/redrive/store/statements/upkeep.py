@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from redrive.store.statements.runs import Schedule
 from redrive.store.statements.statement import statement
 
 
@@ -53,16 +54,6 @@ class RetentionPlan(NamedTuple):
     ages: bytes
     cron: str
     zone: str
-
-
-class RetentionTimes(NamedTuple):
-    name: str
-    ages: bytes
-    cron: str
-    zone: str
-    next_at: float
-    last_at: float | None
-    deleted: str | None
 
 
 class DueRetention(NamedTuple):
@@ -130,7 +121,7 @@ def put_retention(*, name: str, plan: RetentionPlan, next_at: float) -> None: ..
 @statement
 def retention(*, name: str) -> RetentionPlan: ...
 @statement
-def retentions() -> RetentionTimes: ...
+def retentions() -> Schedule: ...
 @statement
 def due_retentions(*, now: float) -> DueRetention: ...
 @statement

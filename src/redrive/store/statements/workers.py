@@ -6,8 +6,11 @@ Only what the statements take and return: their texts are in `workers.sql` of ea
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
+from redrive.core.decoding import prepare
 from redrive.store.statements.operations import Act
 from redrive.store.statements.statement import statement
 
@@ -23,14 +26,17 @@ class WorkerRow(NamedTuple):
     leased: int
 
 
-class LaneRow(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneFacts:
+    """One stage of a pipeline, and what waits there."""
+
     id: int
     pipeline: str
     stage: str
     position: int
-    paused_at: float | None
-    waiting: int
-    leased: int
+    paused_at: datetime | None
+    queued: int
+    processing: int
 
 
 class LaneName(NamedTuple):
@@ -86,16 +92,23 @@ class BreakerRow(NamedTuple):
     state: bytes
 
 
-class ChangeRow(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredChange:
+    """One change of a breaker's phase."""
+
     id: int
-    at: float
+    at: datetime
     breaker: str
     before: str
     after: str
     cause: str
+    """`failures`, `probe` or `operator`."""
     code: str | None
+    """The code of the failure that caused it."""
     actor: str
+    """The worker that made it, or the operator."""
     reason: str | None
+    """The operator's."""
 
 
 @statement
@@ -105,7 +118,7 @@ def return_job(*, job: int, token: int, dispatch: int) -> None: ...
 @statement
 def workers() -> WorkerRow: ...
 @statement
-def lanes() -> LaneRow: ...
+def lanes() -> LaneFacts: ...
 @statement
 def lane_names() -> LaneName: ...
 @statement
@@ -175,11 +188,11 @@ def add_breaker_change(
     reason: str | None,
 ) -> None: ...
 @statement
-def breaker_change(*, change: int) -> ChangeRow: ...
+def breaker_change(*, change: int) -> StoredChange: ...
 @statement
-def breaker_changes(*, after: int, pipeline: str | None, limit: int) -> ChangeRow: ...
+def breaker_changes(*, after: int, pipeline: str | None, limit: int) -> StoredChange: ...
 @statement
-def latest_breaker_changes(*, pipeline: str | None, limit: int) -> ChangeRow: ...
+def latest_breaker_changes(*, pipeline: str | None, limit: int) -> StoredChange: ...
 @statement
 def last_breaker_change() -> int: ...
 @statement
@@ -190,3 +203,6 @@ def release_held(*, now: float, breaker: str) -> int: ...
 def pause_lanes(*, now: float, pipeline: str) -> int: ...
 @statement
 def resume_lanes(*, pipeline: str) -> int: ...
+
+
+prepare(LaneFacts, StoredChange)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from redrive.core.decide import DeadLetter, NoDecision, Reason
 from redrive.core.decision_text import encode_decision
 from redrive.core.lifecycle import JobState
-from redrive.ops.jobs.facts import JobFacts, job_attempts, job_facts
+from redrive.ops.jobs.facts import job_attempts, job_facts
 from redrive.store.protocol import Store
 from redrive.store.records import (
     Child,
@@ -33,6 +33,7 @@ from redrive.store.records import (
 )
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import runs as run_sql
+from redrive.store.statements.jobs import JobFacts
 
 NOW: Final = 1_000.0
 LEASE: Final = 60.0

@@ -10,8 +10,10 @@ import select
 from collections.abc import Callable
 from contextlib import closing
 
+import msgspec
 import pytest
 
+from redrive.core.units import instant
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimRequest, PhaseChange, Step
@@ -19,6 +21,7 @@ from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import workers as worker_sql
+from redrive.store.statements.statement import members_of
 from redrive.testing.conformance import build
 from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
 
@@ -44,8 +47,11 @@ class StatementTests(Scene):
 
         agree(first is not None and [len(rows) for rows in first], [0, 1, 0])
         agree(
-            [row[1:7] for row in store.query(operation_sql.operations(limit=10))],
-            [(NOW, "me", "test", "jobs", "all", "why")] * 2,
+            [
+                (row.at, row.actor, row.verb, row.subject, row.reason)
+                for row in store.query(operation_sql.operations(limit=10))
+            ],
+            [(instant(NOW), "me", "test", "jobs all", "why")] * 2,
         )
 
     @pytest.mark.parametrize("rows", [0, 2])
@@ -171,7 +177,5 @@ class StatementTests(Scene):
 
         agree([store.swap_breaker("api", None, state, change) for state in (b"1", b"2")], [True, False])
 
-        agree(
-            [row[1:] for row in store.query(worker_sql.breaker_changes(after=0, pipeline=None, limit=10))],
-            [(NOW, "api", "closed", "open", "failures", "X", "w1", None)],
-        )
+        (row,) = store.query(worker_sql.breaker_changes(after=0, pipeline=None, limit=10))
+        agree(members_of(row), {**msgspec.structs.asdict(change), "id": row.id, "at": instant(NOW)})

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.core.lifecycle import JobState
+from redrive.core.units import instant
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimedJob, ClaimRequest, Settlement
 from redrive.store.statements import jobs as job_sql
@@ -206,9 +207,9 @@ class SettlementTests(OriginTests):
         build.exchange(store, "w1", [build.burial(one, ended_at=NOW + 2)])
 
         (row,) = store.query(letter_sql.letters_of_job(job=one.id))
-        (_, state, round_, code, _, message, *_, reason, first_at, last_at) = row[:13]
-        agree((state, round_, code, message, reason), ("open", 1, "AUTH_DENIED", "denied", "permanent"))
-        agree((first_at, last_at), (NOW + 1, NOW + 2))
+        agree((row.state, row.round, row.code), ("open", 1, "AUTH_DENIED"))
+        agree((row.message, row.reason), ("denied", "permanent"))
+        agree((row.first_failure_at, row.last_failure_at), (instant(NOW + 1), instant(NOW + 2)))
         seen = facts(store, one.id)
         agree((seen.status, seen.error_code, seen.error_message), ("failed", "AUTH_DENIED", "denied"))
 

@@ -107,7 +107,7 @@ class SubmissionTests(Scene):
         holds(not made.is_duplicate)
         which = job_sql.JobTerms(1 << 62, None, None, None, None, None, 10)
         found = store.query(job_sql.list_of_key(which=which, key="a"))
-        agree([row[0] for row in found], [made.id, one.id])
+        agree([row.id for row in found], [made.id, one.id])
 
     def test_keys_are_per_pipeline(self, store: Store) -> None:
         """Two pipelines may use one key; two stages of one pipeline share it."""

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.core.lifecycle import JobState
-from redrive.engine.clock import instant
+from redrive.core.units import instant
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Settlement
 from redrive.store.statements import jobs as job_sql

@@ -51,8 +51,8 @@ def test_a_queued_job_is_cancelled_at_once_and_never_runs(store: SqliteStore, rd
 
     assert attempts(store) == []
     assert job.status == "cancelled"
-    ((_, _, actor, verb, *subject, reason, _, _),) = store.query(operation_sql.operations(limit=10))
-    assert (actor, verb, subject, reason) == ("ann", "cancel", ["job", str(job.id)], "typo")
+    (done,) = store.query(operation_sql.operations(limit=10))
+    assert (done.actor, done.verb, done.subject, done.reason) == ("ann", "cancel", f"job {job.id}", "typo")
 
 
 def test_an_unknown_job_cannot_be_cancelled_and_nothing_is_logged(store: SqliteStore, rd: Redrive) -> None:
@@ -107,7 +107,7 @@ def test_a_running_async_stage_is_cancelled_by_the_next_heartbeat(
     bounded(scene())
     assert cleaned == [1]
     assert attempts(store, "outcome, burned, decision ->> '$.reason'") == [("cancelled", 0, "requested")]
-    assert [row[3] for row in store.query(operation_sql.operations(limit=10))] == ["cancel"]
+    assert [row.verb for row in store.query(operation_sql.operations(limit=10))] == ["cancel"]
 
 
 @pytest.mark.parametrize(("stages", "ended"), [(1, "complete"), (2, "cancelled")])

@@ -138,8 +138,8 @@ def test_a_payload_that_was_changed_in_an_earlier_round_stays_changed_elsewhere(
     assert [json.loads(str(each))[0][11] for each in payloads] == [1, 1]
     assert replayed(there, 2, from_start=True) is None
     assert (
-        there.store.query(letter_sql.letters_of_job(job=2))[1][5]
-        == here.store.query(letter_sql.letters_of_job(job=1))[1][5]
+        there.store.query(letter_sql.letters_of_job(job=2))[1].message
+        == here.store.query(letter_sql.letters_of_job(job=1))[1].message
     )
 
 
@@ -199,4 +199,4 @@ def test_a_value_of_an_edit_is_taken_out_of_what_others_wrote(here: Redrive, the
 
     import_letters(there.store, [json.dumps(told).encode()], BOB)
 
-    assert "a-value-of-theirs" not in str(there.store.query(letter_sql.letters_of_job(job=2))[0][5])
+    assert "a-value-of-theirs" not in there.store.query(letter_sql.letters_of_job(job=2))[0].message
