@@ -281,3 +281,10 @@ def upcoming_work(rows: Sequence[Row]) -> UpcomingWork:
             due[lane] = min(ats)
     stopped = json.decode(paused, type=list[LaneId])
     return UpcomingWork(due=due, leased=leased, paused=frozenset(stopped))
+
+
+def lanes_in_order(known: Mapping[str, tuple[LaneId, int]], stages: Sequence[str]) -> list[LaneId] | None:
+    """Return the lanes of stages, by the lane and the position of each that is known; None unless all are there, in this order."""
+    found = [known.get(stage) for stage in stages]
+    lanes = [each[0] for place, each in enumerate(found) if each is not None and each[1] == place]
+    return lanes if len(lanes) == len(stages) else None

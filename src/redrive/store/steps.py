@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that more than one caller makes: a state that is changed by compare-and-swap, and the record of a breaker's change."""
+"""Steps that more than one caller makes: a state that is changed by compare-and-swap, and the record of a breaker's change.
+
+And what every store does with them alike.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
+from redrive.store.protocol import Store
 from redrive.store.records import Call, PhaseChange
 from redrive.store.statements import workers as worker_sql
 
@@ -26,3 +30,18 @@ def limit_swap(name: str, key: str, *, before: bytes | None, after: bytes, now: 
     if before is None:
         return worker_sql.add_limit(name=name, key=key, state=after, now=now).touching(1)
     return worker_sql.swap_limit(name=name, key=key, state=after, now=now, before=before).touching(1)
+
+
+class BreakerStates:
+    """The states of breakers, for a store to inherit: by its own `query` and `apply`."""
+
+    def breaker(self: Store, name: str) -> bytes | None:
+        """See `Store.breaker`."""
+        return next(iter(self.query(worker_sql.breaker(name=name))), None)
+
+    def swap_breaker(
+        self: Store, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None
+    ) -> bool:
+        """See `Store.swap_breaker`."""
+        record = [] if change is None else [breaker_change(change)]
+        return self.apply(breaker_swap(name, before=before, after=after), *record) is not None

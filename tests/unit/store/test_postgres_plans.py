@@ -50,9 +50,8 @@ LARGE = {"jobs", "dead_letters", "attempts", "outbox", "operations"}
 
 def page(**filter_: Any) -> tuple[object, ...]:
     """Parameters of a page of the letters of a filter."""
-    return letter_sql.letters_by_id(
-        which=LetterFilter(**filter_).terms(), before=(1e300, 1 << 60), down_to=(-1e300, 0), limit=50
-    ).parameters
+    span = letter_sql.LetterSpan(1e300, 1 << 60, -1e300, 0, 50)
+    return letter_sql.letters_by_id(which=LetterFilter(**filter_).terms(), span=span).parameters
 
 
 def window(**filter_: Any) -> tuple[object, ...]:

@@ -15,16 +15,8 @@ import typer
 from redrive.cli.input.action import Action, confirmed_action, immediate_action
 from redrive.cli.input.options import Database, FromStart, Limit, OfPipeline, Output, Targets, open_database
 from redrive.cli.input.targets import import_pipelines
+from redrive.cli.output import tables
 from redrive.cli.output.errors import FAILED
-from redrive.cli.output.tables import (
-    console,
-    print_attempts,
-    print_facts,
-    print_json,
-    print_message,
-    print_operations,
-    print_rows,
-)
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import by_name
 from redrive.ops.jobs import inspect
@@ -70,9 +62,9 @@ def list_(
         if not found:
             check_filter(rd.store, LetterFilter(pipeline=pipeline, stage=stage, run=run))
     rows = found if output == "json" else [_row_of(each) for each in found]
-    print_rows(rows, COLUMNS, output, empty="no jobs match")
+    tables.print_rows(rows, COLUMNS, output, empty="no jobs match")
     if output == "table" and len(found) == limit:
-        print_message(f"more: --before {found[-1].id}")
+        tables.print_message(f"more: --before {found[-1].id}")
 
 
 @app.command()
@@ -92,10 +84,10 @@ def show(
     if action.output == "table":
         _print_job(details)
         if value is not None:
-            console().print(f"payload: {bytes(value).decode()}", soft_wrap=True)
+            tables.console().print(f"payload: {bytes(value).decode()}", soft_wrap=True)
         return
     live = [letter for letter in details.letters if letter.is_live]
-    print_json(
+    tables.print_json(
         {
             **asdict(details.facts),
             "origin": details.origin,
@@ -118,7 +110,7 @@ def result(job_id: JobId, *, action: Action) -> None:
     """Print the result of a complete job as JSON; who read it is recorded in the operator log."""
     with action.database() as rd:
         value = read_value(rd.store, job_id, "result", action.by)
-    print_json(msgspec.Raw(value))
+    tables.print_json(msgspec.Raw(value))
 
 
 @app.command()
@@ -127,10 +119,10 @@ def explain(job_id: JobId, *, database_url: Database = None, output: Output = "t
     with open_database(database_url) as rd:
         explanation = explain_job(rd.store, job_id)
     if output == "json":
-        print_json(explanation)
+        tables.print_json(explanation)
         return
     for sentence in explanation.sentences:
-        console().print(sentence, soft_wrap=True)
+        tables.console().print(sentence, soft_wrap=True)
 
 
 @app.command()
@@ -139,14 +131,14 @@ def timeline(job_id: JobId, *, database_url: Database = None, output: Output = "
     with open_database(database_url) as rd:
         entries = timeline_of(rd.store, job_id)
     if output == "json":
-        print_json(entries)
+        tables.print_json(entries)
         return
     rows = [
         {**asdict(entry), "duration": None if entry.duration is None else f"{entry.duration:.3g} s"}
         for entry in entries
     ]
     columns = ("at", "what", "stage", "round", "attempt", "code", "duration", "detail", "actor")
-    print_rows(rows, columns, output, empty="nothing has happened yet")
+    tables.print_rows(rows, columns, output, empty="nothing has happened yet")
 
 
 @app.command()
@@ -160,7 +152,7 @@ def cancel(job_id: JobId, *, action: Action) -> None:
         facts = cancel_job(rd.store, job_id, action.by)
     action.print({"id": job_id, "status": facts.status, "is_cancel_asked": facts.is_cancel_asked})
     if facts.status != "cancelled" and not facts.is_cancel_asked:
-        print_message(f"error: job {job_id} is already {facts.status}")
+        tables.print_message(f"error: job {job_id} is already {facts.status}")
         raise typer.Exit(FAILED)
 
 
@@ -203,7 +195,7 @@ def erase(job_id: JobId, *, action: Action) -> None:
         erased = erase_values(rd.store, job_id, action.by)
     action.print(asdict(erased))
     if not erased.is_new:
-        print_message(f"the values of job {job_id} were already erased")
+        tables.print_message(f"the values of job {job_id} were already erased")
 
 
 def _row_of(job: JobLine) -> dict[str, object]:
@@ -221,8 +213,10 @@ def _row_of(job: JobLine) -> dict[str, object]:
 
 
 def _print_job(details: JobDetails) -> None:
-    print_facts({name: value for name, value in asdict(details.facts).items() if value is not None}, "table")
-    out = console()
+    tables.print_facts(
+        {name: value for name, value in asdict(details.facts).items() if value is not None}, "table"
+    )
+    out = tables.console()
     if details.origin is not None:
         origin = details.origin
         out.print(
@@ -230,8 +224,8 @@ def _print_job(details: JobDetails) -> None:
             + ("; its attempts there:" if origin.attempts else ""),
             soft_wrap=True,
         )
-        print_attempts(origin.attempts)
-    print_attempts(details.attempts)
+        tables.print_attempts(origin.attempts)
+    tables.print_attempts(details.attempts)
     for letter in details.letters:
         if not letter.is_live:
             out.print(
@@ -242,4 +236,4 @@ def _print_job(details: JobDetails) -> None:
         out.print(f"dead letter {letter.id} ({state}), group {letter.group}")
         out.print(f"{letter.code} ({letter.category}): {letter.message}", soft_wrap=True)
         out.print(letter.last_stack.rstrip(), soft_wrap=True)
-    print_operations(details.operations)
+    tables.print_operations(details.operations)

@@ -23,7 +23,7 @@ from redrive.ops.suggest import LAST_ID
 from redrive.store.reader import Reader
 from redrive.store.records import Call
 from redrive.store.statements import letters as letter_sql
-from redrive.store.statements.letters import LetterLine
+from redrive.store.statements.letters import LetterLine, LetterSpan
 from redrive.store.statements.statement import Statement
 
 SCAN_MAX: Final = 20_000
@@ -139,32 +139,27 @@ def _walk(
     floor_of, listing = walk
     floor = store.query(floor_of)
     end = floor[0] if floor else (lower, 0)
-    found = store.query(listing(which=which.terms(), before=upper, down_to=end, limit=limit))
+    found = store.query(listing(which=which.terms(), span=LetterSpan(*upper, *end, limit)))
     return [*found], floor[0] if floor else None
 
 
 def _walk_of(which: LetterFilter, before: Position, since: float) -> _Way | None:
     """Return what leads to the letters by what only they have, by the most selective of it: where to end, and the letters."""
-    offset = SCAN_MAX
+    down = letter_sql.LetterWalk(*before, since, SCAN_MAX)
     if which.key is not None:
-        floor = letter_sql.key_floor(key=which.key, before=before, since=since, offset=offset)
-        return floor, letter_sql.letters_by_key
+        return letter_sql.key_floor(key=which.key, down=down), letter_sql.letters_by_key
     if which.run is not None:
-        floor = letter_sql.run_floor(run=which.run, before=before, since=since, offset=offset)
-        return floor, letter_sql.letters_by_run
+        return letter_sql.run_floor(run=which.run, down=down), letter_sql.letters_by_run
     if which.owner is not None:
-        floor = letter_sql.owner_floor(owner=which.owner, before=before, since=since, offset=offset)
-        return floor, letter_sql.letters_by_owner
+        return letter_sql.owner_floor(owner=which.owner, down=down), letter_sql.letters_by_owner
     if which.assignee is not None:
-        floor = letter_sql.assignee_floor(assignee=which.assignee, before=before, since=since, offset=offset)
-        return floor, letter_sql.letters_by_assignee
+        return letter_sql.assignee_floor(assignee=which.assignee, down=down), letter_sql.letters_by_assignee
     if which.escalated is not None:
-        floor = letter_sql.escalated_floor(escalated=True, before=before, since=since, offset=offset)
-        return floor, letter_sql.letters_by_escalated
+        return letter_sql.escalated_floor(escalated=True, down=down), letter_sql.letters_by_escalated
     return None
 
 
 def _named(store: Reader, which: LetterFilter, upper: Position, lower: float, limit: int) -> list[Position]:
     """Return the positions of the letters that a filter names."""
-    asked = letter_sql.letters_by_id(which=which.terms(), before=upper, down_to=(lower, 0), limit=limit)
+    asked = letter_sql.letters_by_id(which=which.terms(), span=LetterSpan(*upper, lower, 0, limit))
     return [*store.query(asked)]

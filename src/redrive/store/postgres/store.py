@@ -42,7 +42,6 @@ from redrive.store.records import (
     JobId,
     LaneId,
     NewJob,
-    PhaseChange,
     Renewal,
     Row,
     Settlement,
@@ -54,8 +53,7 @@ from redrive.store.records import (
     upcoming_work,
 )
 from redrive.store.sqlite.migrations import Older
-from redrive.store.statements import workers as worker_sql
-from redrive.store.steps import breaker_change, breaker_swap
+from redrive.store.steps import BreakerStates
 
 WAKING: Final = frozenset({"replay_jobs", "resume_lanes", "submit_tick"})
 """Statements after which idle workers are woken, as after a submission."""
@@ -64,7 +62,7 @@ _NO_FACTS: Final = WorkerFacts()
 R = TypeVar("R")
 
 
-class PostgresStore:
+class PostgresStore(BreakerStates):
     """A `Store` in a schema of a PostgreSQL database."""
 
     def __init__(
@@ -222,17 +220,6 @@ class PostgresStore:
     def upcoming(self, lanes: Sequence[LaneId]) -> UpcomingWork:
         """See `Store.upcoming`."""
         return upcoming_work(self._transactions.query("upcoming", json_list(lanes)))
-
-    def breaker(self, name: str) -> bytes | None:
-        """See `Store.breaker`."""
-        return next(iter(self.query(worker_sql.breaker(name=name))), None)
-
-    def swap_breaker(
-        self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None
-    ) -> bool:
-        """See `Store.swap_breaker`."""
-        record = [] if change is None else [breaker_change(change)]
-        return self.apply(breaker_swap(name, before=before, after=after), *record) is not None
 
     def close(self) -> None:
         """See `Store.close`."""

@@ -13,7 +13,7 @@ import msgspec
 
 from redrive.store.postgres.arrays import CopyWriter
 from redrive.store.postgres.session import Session, columns_of
-from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, NewJob, Row, SubmittedJob
+from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, NewJob, Row, SubmittedJob, lanes_in_order
 
 TRIES: Final = 100
 """How often a key may become free between the insertion that found it taken and the look at who has it."""
@@ -37,10 +37,7 @@ class Submission:
 
     def known_lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId] | None:
         """Return the lanes of a pipeline if all are there, in this order; None if not. Only reads."""
-        known = self._known(pipeline)
-        found = [known.get(stage) for stage in stages]
-        lanes = [each[0] for place, each in enumerate(found) if each is not None and each[1] == place]
-        return lanes if len(lanes) == len(stages) else None
+        return lanes_in_order(self._known(pipeline), stages)
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """Return the lanes of a pipeline, making those that are new."""

@@ -20,17 +20,9 @@ from typing import Final
 
 from redrive.core.lifecycle import JobState
 from redrive.errors import ConfigurationError
+from redrive.store import settlement_rows
 from redrive.store.plan import Continuation
 from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, Row, Settlement
-from redrive.store.settlement_rows import (
-    facts_row,
-    full_attempt,
-    is_large,
-    is_plain_success,
-    letter_row,
-    plain_attempt,
-    update_of,
-)
 from redrive.store.sqlite.rows import SQL, execute_rows
 
 logger = logging.getLogger("redrive.store")
@@ -67,7 +59,7 @@ def settle_at_once(
             others += left
         updates: dict[str, list[Row]] = {}
         for one in others:
-            statement, row = update_of(one, in_place)
+            statement, row = settlement_rows.update_of(one, in_place)
             updates.setdefault(statement, []).append(row)
         for statement, rows in updates.items():
             if execute_rows(db, statement, rows, _terms(statement, in_place)) != len(rows):
@@ -86,7 +78,7 @@ def settle_one_by_one(
     lost: list[JobId] = []
     broken: list[JobId] = []
     for one in done:
-        statement, row = update_of(one, in_place)
+        statement, row = settlement_rows.update_of(one, in_place)
         is_taken = False
         db.execute("SAVEPOINT one")
         try:
@@ -179,10 +171,10 @@ def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> 
     plain: list[Row] = []
     full: list[Row] = []
     for one in done:
-        if is_plain_success(one):
-            plain.append(plain_attempt(one))
+        if settlement_rows.is_plain_success(one):
+            plain.append(settlement_rows.plain_attempt(one))
         else:
-            full.append(full_attempt(one))
+            full.append(settlement_rows.full_attempt(one))
     execute_rows(db, "insert_good_attempt", plain, (worker,))
     execute_rows(db, "insert_attempt", full, (worker,))
 
@@ -190,13 +182,13 @@ def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> 
 def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> None:
     job = one.job
     made: int | None = None
-    if is_large(one):
+    if settlement_rows.is_large(one):
         db.execute(SQL["insert_value"], (job.id, job.dispatch, one.value))
     if one.letter is not None:
         group = (one.letter.code, one.letter.category, one.letter.exception, one.ended_at)
         db.execute(SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
-        made = db.execute(SQL["insert_letter"], letter_row(one, one.letter)).lastrowid
-        db.execute(SQL["insert_facts"], (made, *facts_row(one.letter)))
+        made = db.execute(SQL["insert_letter"], settlement_rows.letter_row(one, one.letter)).lastrowid
+        db.execute(SQL["insert_facts"], (made, *settlement_rows.facts_row(one.letter)))
         if job.round > 1 and db.execute(SQL["is_escalated"], (made,)).fetchone()[0]:
             logger.warning(
                 "job %s failed again with %s after its replay; dead letter %s is escalated",

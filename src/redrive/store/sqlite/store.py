@@ -38,7 +38,6 @@ from redrive.store.records import (
     JobId,
     LaneId,
     NewJob,
-    PhaseChange,
     Renewal,
     Row,
     Settlement,
@@ -59,9 +58,8 @@ from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreig
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
 from redrive.store.sqlite.snapshots import FileSnapshots, Snapshot
 from redrive.store.sqlite.submit import Submission
-from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.text import statements_of
-from redrive.store.steps import breaker_change, breaker_swap
+from redrive.store.steps import BreakerStates
 
 SCHEMA_VERSION: Final = newest()
 BUSY_SECONDS: Final = 30.0
@@ -82,7 +80,7 @@ _NO_FACTS: Final = WorkerFacts()
 _SQL: Final = statements_of("sqlite")
 
 
-class SqliteStore:
+class SqliteStore(BreakerStates):
     """A `Store` in one file, or in memory for tests."""
 
     def __init__(self, path: str | Path, *, synchronous: str = "FULL", older: Older = "refuse") -> None:
@@ -253,17 +251,6 @@ class SqliteStore:
             # One statement sees one state: a job that is returned between two would be neither due nor leased.
             rows = db.execute(_SQL["upcoming"], (json_list(lanes),)).fetchall()
         return upcoming_work(rows)
-
-    def breaker(self, name: str) -> bytes | None:
-        """See `Store.breaker`."""
-        return next(iter(self.query(worker_sql.breaker(name=name))), None)
-
-    def swap_breaker(
-        self, name: str, before: bytes | None, after: bytes, change: PhaseChange | None = None
-    ) -> bool:
-        """See `Store.swap_breaker`."""
-        record = [] if change is None else [breaker_change(change)]
-        return self.apply(breaker_swap(name, before=before, after=after), *record) is not None
 
     def close(self) -> None:
         """See `Store.close`."""

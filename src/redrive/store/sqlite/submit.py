@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, NewJob, Row, SubmittedJob
+from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, NewJob, Row, SubmittedJob, lanes_in_order
 from redrive.store.statements.text import statements_of
 
 NEVER: Final = -1e18
@@ -30,10 +30,7 @@ class Submission:
 
     def known_lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId] | None:
         """Return the lanes of a pipeline if all are there, in this order; None if not. Only reads."""
-        known = self._known(pipeline)
-        found = [known.get(stage) for stage in stages]
-        lanes = [each[0] for place, each in enumerate(found) if each is not None and each[1] == place]
-        return lanes if len(lanes) == len(stages) else None
+        return lanes_in_order(self._known(pipeline), stages)
 
     def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
         """Return the lanes of a pipeline, making those that are new."""
