@@ -7,16 +7,14 @@ Questions to the store go to a thread, so that the loop never waits for a disk; 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any, TypeVar, Unpack, overload
-
-from msgspec import UNSET, UnsetType
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast, overload
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.breakers import AsyncBreakers
-from redrive.client.connection import BATCH, Redrive, check_run, run_options, work_options
+from redrive.client.connection import BATCH, Redrive
 from redrive.client.events import AsyncEvents
 from redrive.client.job import AsyncJob, job_of
 from redrive.client.jobs import AsyncJobs
@@ -28,16 +26,33 @@ from redrive.client.reports import AsyncReports
 from redrive.client.runs import AsyncRuns
 from redrive.client.schedules import AsyncSchedules
 from redrive.client.submissions import JobOptions, ManyOptions, Submissions
-from redrive.core.budget import FailureBudget, RunThresholds
-from redrive.engine.pipeline.pipeline import Pipeline, check_pipelines
 from redrive.engine.pipeline.reference import PipelineRef
-from redrive.engine.runs.driver import drive_run
-from redrive.engine.runs.runs import OnProgress, RunReport
-from redrive.engine.worker.service import StopSignal, serve
-from redrive.engine.worker.worker import Ending
+from redrive.engine.worker.service import Options
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _OnLoop(Redrive):
+    """Returns what starts a worker instead: its loop and its signals are the caller's."""
+
+    def _drive(self, _method: str, how: Options, start: Callable[[Options], Coroutine[Any, Any, T]], /) -> T:
+        return cast("T", functools.partial(start, replace(how, takes_signals=False)))
+
+
+def _driven(
+    method: Callable[Concatenate[Redrive, P], T],
+) -> Callable[Concatenate[AsyncRedrive, P], Coroutine[None, None, T]]:
+    """Return a method that drives a worker as one to await, on the loop of the caller."""
+
+    @functools.wraps(method)
+    async def call(on: AsyncRedrive, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        start = await asyncio.to_thread(method, _OnLoop(on.face.store), *args, **kwargs)
+        return await cast("Callable[[], Coroutine[Any, Any, T]]", start)()
+
+    return call
 
 
 class AsyncRedrive(AsyncFace[Redrive]):
@@ -113,60 +128,5 @@ class AsyncRedrive(AsyncFace[Redrive]):
         """Return a handle on a job; with its pipeline, its result has the type of that. Raises JobNotFoundError."""
         return AsyncJob(await asyncio.to_thread(self.face.job, job_id, pipeline))
 
-    async def work(
-        self,
-        pipelines: Sequence[Pipeline],
-        *,
-        concurrency: int = 64,
-        lease: float = 30.0,
-        until_idle: bool = False,
-        hold_max: timedelta | float = 0.0,
-        health: tuple[str, int] | None = None,
-        stop: StopSignal | None = None,
-    ) -> Ending:
-        """Work on the caller's own loop; see `Redrive.work`.
-
-        `stop` ends it when what runs is settled; cancelling it releases leased jobs at once.
-        """
-        pipelines = check_pipelines("work(pipelines)", pipelines)
-        options = replace(
-            work_options(
-                concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health, stop=stop
-            ),
-            takes_signals=False,
-        )
-        return await serve(self.face.store, pipelines, options)
-
-    async def run(
-        self,
-        pipeline: Pipeline,
-        items: Iterable[object] | AsyncIterable[object] | None,
-        *,
-        concurrency: int = 64,
-        lease: float = 30.0,
-        failure_budget: FailureBudget | float | UnsetType | None = UNSET,
-        thresholds: RunThresholds | Mapping[str, float] | None = None,
-        hold_max: timedelta | float | None = None,
-        serve: Sequence[Pipeline] = (),
-        resume: int | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> RunReport:
-        """Send every item through a pipeline; see `Redrive.run`."""
-        options = await asyncio.to_thread(
-            run_options, self.face.store, resume, failure_budget, thresholds, hold_max
-        )
-        check_run(pipeline, () if items is None and resume is not None else items)
-        also = check_pipelines("run(serve)", (pipeline, *serve))[1:]
-        how = replace(
-            work_options(concurrency, lease, until_idle=False, hold_max=0.0, health=None), takes_signals=False
-        )
-        return await drive_run(
-            self.face.store,
-            pipeline,
-            items=items,
-            options=options,
-            how=how,
-            also=also,
-            resume=resume,
-            on_progress=on_progress,
-        )
+    work = _driven(Redrive.work)
+    run = _driven(Redrive.run)

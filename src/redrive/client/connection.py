@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast
@@ -59,6 +59,7 @@ else:
     Out = TypeVar("Out")
 
 In = TypeVar("In")
+T = TypeVar("T")
 
 BATCH: Final = 1_000
 """Jobs per transaction when many are submitted."""
@@ -241,14 +242,14 @@ class Redrive:
         `until_idle` returns "idle" when nothing is left, and "held" when all that is left has been held for `hold_max` seconds: by
         an open breaker, or because it was paused; or when jobs are queued in a stage that a pipeline no longer has. `health` is an
         address for supervisors to ask. `stop`, an event or a function that returns whether to stop, ends a worker on a thread of
-        your own: it claims nothing more, and returns when what runs is settled.
+        your own: it claims nothing more, and returns when what runs is settled. To await it works on the loop of the caller:
+        cancelling it releases leased jobs at once.
         """
         pipelines = check_pipelines("work(pipelines)", pipelines)
         options = work_options(
             concurrency, lease, until_idle=until_idle, hold_max=hold_max, health=health, stop=stop
         )
-        _refuse_on_a_loop("work", "await rd.work(...) inside `async with redrive.connect(...)`")
-        return asyncio.run(serve(self.store, pipelines, options))
+        return self._drive("work", options, lambda how: serve(self.store, pipelines, how))
 
     def run(
         self,
@@ -277,22 +278,28 @@ class Redrive:
             FailureBudgetExceededError: too much failed; its `report` accounts for every item.
             RunError: the run cannot be resumed like this.
         """
-        _refuse_on_a_loop("run", "await rd.run(...) inside `async with redrive.connect(...)`")
-        options = run_options(self.store, resume, failure_budget, thresholds, hold_max)
-        check_run(pipeline, () if items is None and resume is not None else items)
+        options = _run_options(self.store, resume, failure_budget, thresholds, hold_max)
+        _check_run(pipeline, () if items is None and resume is not None else items)
         also = check_pipelines("run(serve)", (pipeline, *serve))[1:]
-        how = work_options(concurrency, lease, until_idle=False, hold_max=0.0, health=None)
-        driving = drive_run(
-            self.store,
-            pipeline,
-            items=items,
-            options=options,
-            how=how,
-            also=also,
-            resume=resume,
-            on_progress=on_progress,
+        return self._drive(
+            "run",
+            work_options(concurrency, lease, until_idle=False, hold_max=0.0, health=None),
+            lambda how: drive_run(
+                self.store,
+                pipeline,
+                items=items,
+                options=options,
+                how=how,
+                also=also,
+                resume=resume,
+                on_progress=on_progress,
+            ),
         )
-        return asyncio.run(driving)
+
+    def _drive(self, method: str, how: Options, start: Callable[[Options], Coroutine[Any, Any, T]], /) -> T:
+        """Run a worker to its end, on a loop of its own."""
+        _refuse_on_a_loop(method)
+        return asyncio.run(start(how))
 
     def prune(
         self,
@@ -356,7 +363,7 @@ def _is_asked(stop: StopSignal) -> Callable[[], bool]:
     return cast("Callable[[], bool]", asked)
 
 
-def run_options(
+def _run_options(
     store: Store,
     resume: int | None,
     budget: FailureBudget | float | UnsetType | None,
@@ -377,7 +384,7 @@ def run_options(
     return msgspec.structs.replace(before, **changes)
 
 
-def check_run(pipeline: object, items: object) -> None:
+def _check_run(pipeline: object, items: object) -> None:
     """Refuse what cannot be run, before anything is stored."""
     check_pipeline("run(pipeline)", pipeline)
     if not isinstance(items, Iterable | AsyncIterable):
@@ -389,7 +396,7 @@ def check_run(pipeline: object, items: object) -> None:
         )
 
 
-def _refuse_on_a_loop(method: str, instead: str) -> None:
+def _refuse_on_a_loop(method: str) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -398,5 +405,5 @@ def _refuse_on_a_loop(method: str, instead: str) -> None:
         field=method,
         value="a running event loop",
         rule="blocks, and cannot be called from async code",
-        fix=f"Write: {instead}.",
+        fix=f"Write: await rd.{method}(...) inside `async with redrive.connect(...)`.",
     )
