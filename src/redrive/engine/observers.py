@@ -17,16 +17,8 @@ from msgspec import Struct
 
 from redrive.engine.error_text import error_text
 from redrive.engine.pipeline.lanes import Lane
+from redrive.store import records
 from redrive.store.protocol import Store
-from redrive.store.records import (
-    ClaimedJob,
-    Exchange,
-    JobId,
-    LaneId,
-    PhaseChange,
-    Settlement,
-    WorkerFacts,
-)
 from redrive.store.statements import jobs as job_sql
 
 logger = logging.getLogger("redrive.worker")
@@ -40,12 +32,12 @@ Page = Callable[[], tuple[str, bytes]]
 class CommitFacts(Struct, frozen=True, kw_only=True, eq=False):
     """One commit: what was settled, what was refused, and how long the store took."""
 
-    batch: Sequence[Settlement]
-    answer: Exchange
-    lanes: Mapping[LaneId, Lane]
+    batch: Sequence[records.Settlement]
+    answer: records.Exchange
+    lanes: Mapping[records.LaneId, Lane]
     seconds: float
 
-    def settled(self) -> Iterable[Settlement]:
+    def settled(self) -> Iterable[records.Settlement]:
         """Return the settlements that were written."""
         if not (self.answer.lost or self.answer.broken):
             return self.batch
@@ -56,7 +48,7 @@ class CommitFacts(Struct, frozen=True, kw_only=True, eq=False):
 class AttemptFacts(Struct, frozen=True, kw_only=True):
     """One attempt, as it starts."""
 
-    job_id: JobId
+    job_id: records.JobId
     pipeline: str
     stage: str
     attempt: int
@@ -85,7 +77,7 @@ class Observer:
     process_setup: str | None = None
     """`module:function` that installs an observer like this one in a process that runs stages; None if none is needed there."""
 
-    def worker_started(self, name: str, facts: WorkerFacts) -> None:
+    def worker_started(self, name: str, facts: records.WorkerFacts) -> None:
         """Note that a worker starts."""
 
     def worker_ended(self, ending: str) -> None:
@@ -103,7 +95,7 @@ class Observer:
     def reaped(self, jobs: int) -> None:
         """Note that so many jobs of dead workers were queued again. Called on the heartbeat's thread."""
 
-    def breaker_changed(self, change: PhaseChange) -> None:
+    def breaker_changed(self, change: records.PhaseChange) -> None:
         """Note a change of a breaker's phase that this worker made. Called on the store's thread."""
 
     def attempt_started(self, facts: AttemptFacts) -> AttemptObserver | None:
@@ -201,7 +193,7 @@ class Observers:
         """Return what installs these observers in a process that runs stages."""
         return [each.process_setup for each in self._all if each.process_setup is not None]
 
-    def with_traces(self, store: Store, answer: Exchange) -> Exchange:
+    def with_traces(self, store: Store, answer: records.Exchange) -> records.Exchange:
         """Return an exchange whose claimed jobs have the traces that were stored with them. Called on the store's thread."""
         traces = dict(store.query(job_sql.traces(ids=[job.id for job in answer.claimed])))
         if not traces:
@@ -233,5 +225,5 @@ def _overrides(observer: Observer, method: Callable[..., object]) -> bool:
     return getattr(type(observer), method.__name__) is not method
 
 
-def _with_trace(job: ClaimedJob, trace: str | None) -> ClaimedJob:
+def _with_trace(job: records.ClaimedJob, trace: str | None) -> records.ClaimedJob:
     return job if trace is None else msgspec.structs.replace(job, trace=trace)

@@ -137,6 +137,16 @@ def caller_of(connection: object, *, is_async: bool) -> CallerSession:
     return found
 
 
+def other_database(ours: str, theirs: str) -> ConfigurationError:
+    """Return the error about a connection to another database than ours."""
+    return ConfigurationError(
+        field="connection",
+        value=theirs,
+        rule=f"must be to the database of redrive, {ours}",
+        fix="Use the same database for both, or submit without connection= after your commit.",
+    )
+
+
 def run(steps: Steps[T], caller: CallerSession) -> T:
     """Run statements on a connection of the caller's; return what the steps return."""
     try:

@@ -219,8 +219,3 @@ def test_a_picture_shows_names_and_numbers() -> None:
     widths = [float(element.attrib["width"]) for element in root.iter(f"{SVG}rect")][1:]
     assert texts == ["codes", "NETWORK_RESET", "1,234", "BUG_CODE", "617"]
     assert widths[0] == pytest.approx(2 * widths[1], abs=0.1)
-
-
-def test_a_trend_fits_into_a_table() -> None:
-    assert charts.sparkline([0, 1, 4, 8]) == "·▁▄█"
-    assert charts.sparkline([]) == ""

@@ -6,8 +6,9 @@ A chart goes to standard output, as all results do: `redrive report errors -o sv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -39,11 +40,10 @@ def retries(scope: Scope, *, database_url: Database = None, output: OutputOrPict
     """Count jobs by how many retries they needed: 0, 1, 2, and 3 or more."""
     with open_database(database_url) as rd:
         found = reports.retry_histogram(rd.store, scope)
-    if output == "svg":
-        bars = [(bucket.retries, bucket.jobs) for bucket in found]
-        typer.echo(charts.histogram(f"Jobs by retries: {scope}", bars))
-        return
-    print_rows(_with_percent(found, output), ("retries", "jobs", "share"), output, empty="no attempts")
+    chart = partial(
+        charts.histogram, f"Jobs by retries: {scope}", [(each.retries, each.jobs) for each in found]
+    )
+    _print(found, ("retries", "jobs", "share"), output, chart, empty="no attempts")
 
 
 @app.command()
@@ -52,12 +52,10 @@ def errors(scope: Scope, *, database_url: Database = None, output: OutputOrPictu
     """Rank the error codes of failed attempts, the most frequent first."""
     with open_database(database_url) as rd:
         found = reports.error_ranking(rd.store, scope)
-    if output == "svg":
-        bars = [(ranked.code, ranked.failures) for ranked in found]
-        typer.echo(charts.ranking(f"Failed attempts by code: {scope}", bars))
-        return
+    bars = [(each.code, each.failures) for each in found]
+    chart = partial(charts.ranking, f"Failed attempts by code: {scope}", bars)
     columns = ("code", "category", "failures", "jobs", "share", "last_at")
-    print_rows(_with_percent(found, output), columns, output, empty="no failed attempts")
+    _print(found, columns, output, chart, empty="no failed attempts")
 
 
 @app.command()
@@ -110,5 +108,17 @@ def account(scope: Scope, *, database_url: Database = None, output: OutputOrPict
         raise typer.Exit(FAILED)
 
 
-def _with_percent(found: Sequence[Bucket | ErrorReport], output: Picture) -> Sequence[object]:
-    return found if output == "json" else [{**asdict(each), "share": f"{each.share:.1%}"} for each in found]
+def _print(
+    found: Sequence[Bucket | ErrorReport],
+    columns: Sequence[str],
+    output: Picture,
+    chart: Callable[[], str],
+    *,
+    empty: str,
+) -> None:
+    """Print the rows of a report, or its chart."""
+    if output == "svg":
+        typer.echo(chart())
+        return
+    shares = [{**asdict(each), "share": f"{each.share:.1%}"} for each in found]
+    print_rows(found if output == "json" else shares, columns, output, empty=empty)

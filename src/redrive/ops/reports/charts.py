@@ -100,13 +100,6 @@ def trends(title: str, rows: Sequence[tuple[str, Sequence[int], str]]) -> str:
     return _picture(title, TOP + len(rows) * ROW + 16, drawn or [_nothing()])
 
 
-def sparkline(values: Sequence[int]) -> str:
-    """Return numbers as a row of small blocks, for tables; nothing is a dot."""
-    blocks = "▁▂▃▄▅▆▇█"
-    most = max(values, default=0)
-    return "".join("·" if value <= 0 else blocks[(value * 8 - 1) // most] for value in values)
-
-
 def _line(values: Sequence[int], *, left: float, top: float, wide: float, tall: float) -> str:
     most = max(values, default=0) or 1
     step = wide / max(len(values) - 1, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from redrive.core.taxonomy import CODES
 from redrive.core.units import instant
@@ -23,7 +23,9 @@ from redrive.store.statements import reports as report_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.reports import StageReport
+from redrive.store.statements.statement import Statement
 
+R = TypeVar("R")
 MANY: Final = 3
 """Jobs with this many retries or more are counted together."""
 
@@ -103,12 +105,8 @@ class Account:
 
 def retry_histogram(store: Reader, scope: Scope) -> list[Bucket]:
     """Count jobs by how many retries they needed: 0, 1, 2, and 3 or more."""
-    check_scope(store, scope)
-    if scope.run is None:
-        rows = store.query(report_sql.retry_histogram(pipeline=scope.pipeline, stage=scope.stage))
-    else:
-        rows = store.query(report_sql.retry_histogram_of_run(run=scope.run, stage=scope.stage))
     counts = [0] * (MANY + 1)
+    rows = _within(store, scope, report_sql.retry_histogram, report_sql.retry_histogram_of_run)
     for retries, jobs in rows:
         counts[min(retries, MANY)] += jobs
     total = sum(counts)
@@ -121,11 +119,7 @@ def retry_histogram(store: Reader, scope: Scope) -> list[Bucket]:
 
 def error_ranking(store: Reader, scope: Scope) -> list[ErrorReport]:
     """Return the error codes of failed attempts, the most frequent first."""
-    check_scope(store, scope)
-    if scope.run is None:
-        rows = store.query(report_sql.error_ranking(pipeline=scope.pipeline, stage=scope.stage))
-    else:
-        rows = store.query(report_sql.error_ranking_of_run(run=scope.run, stage=scope.stage))
+    rows = _within(store, scope, report_sql.error_ranking, report_sql.error_ranking_of_run)
     total = sum(failures for _, failures, _, _ in rows)
     return [
         ErrorReport(
@@ -138,6 +132,14 @@ def error_ranking(store: Reader, scope: Scope) -> list[ErrorReport]:
         )
         for code, failures, jobs, last_at in rows
     ]
+
+
+def _within(store: Reader, scope: Scope, everywhere: Statement[..., R], of_run: Statement[..., R]) -> list[R]:
+    """Return the rows of a report for its scope, by one of two statements."""
+    check_scope(store, scope)
+    if scope.run is None:
+        return store.query(everywhere(pipeline=scope.pipeline, stage=scope.stage))
+    return store.query(of_run(run=scope.run, stage=scope.stage))
 
 
 def _category_of(store: Reader, scope: Scope, code: str) -> str | None:

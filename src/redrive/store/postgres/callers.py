@@ -23,6 +23,7 @@ from redrive.store.callers import (
     StageTransactions,
     Steps,
     caller_of,
+    other_database,
     run,
     run_async,
     state_of,
@@ -62,7 +63,7 @@ class ServerTransactions:
 
     def _checked(self, caller: CallerSession) -> CallerSession:
         if caller.system != SERVER:
-            raise self._elsewhere(caller.system)
+            raise other_database(self._address.name, caller.system)
         return caller
 
     def _submitting(self, jobs: Sequence[NewJob], now: float, installation: str) -> Steps[list[SubmittedJob]]:
@@ -79,13 +80,13 @@ class ServerTransactions:
             with suppress(Exception):
                 yield "ROLLBACK TO SAVEPOINT redrive_submit", ()
             if state_of(error) in MISSING:
-                raise self._elsewhere(str((yield _WHERE, ()))) from error
+                raise other_database(self._address.name, str((yield _WHERE, ()))) from error
             if (refusal := self._refusal(error)) is not None:
                 raise refusal from error
             raise
         yield "RELEASE SAVEPOINT redrive_submit", ()
         if answer is None:
-            raise self._elsewhere(str((yield _WHERE, ())))
+            raise other_database(self._address.name, str((yield _WHERE, ())))
         return submitted_jobs(answer)
 
     def _refusal(self, error: Exception) -> RedriveError | None:
@@ -113,14 +114,6 @@ class ServerTransactions:
                 )
             case _:
                 return None
-
-    def _elsewhere(self, where: str) -> ConfigurationError:
-        return ConfigurationError(
-            field="connection",
-            value=where,
-            rule=f"must be to the database of redrive, {self._address.name}",
-            fix="Use the same database for both, or submit without connection= after your commit.",
-        )
 
 
 def as_json(jobs: Sequence[NewJob], now: float) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from redrive.errors import ConfigurationError
-from redrive.store.callers import FILE, CallerSession, StageTransactions, caller_of
+from redrive.store.callers import FILE, CallerSession, StageTransactions, caller_of, other_database
 from redrive.store.records import LaneId, NewJob, SubmittedJob
 from redrive.store.sqlite.submit import Submission
 
@@ -34,7 +34,7 @@ class FileTransactions:
         """See `CallerTransactions.submit`."""
         caller = caller_of(connection, is_async=False)
         if caller.system != FILE:
-            raise self._elsewhere(caller.system)
+            raise other_database(self._path, caller.system)
         link = _link_of(caller)
         self._refuse_other_file(link)
         if not link.in_transaction:
@@ -81,15 +81,7 @@ class FileTransactions:
         rows = cast("list[tuple[int, str, str]]", cursor.execute("PRAGMA database_list").fetchall())
         file = str(next((path for _, name, path in rows if name == "main"), ""))
         if not file or self._path == ":memory:" or not Path(file).samefile(self._path):
-            raise self._elsewhere(file or "a database in memory")
-
-    def _elsewhere(self, where: str) -> ConfigurationError:
-        return ConfigurationError(
-            field="connection",
-            value=where,
-            rule=f"must be to the database of redrive, {self._path}",
-            fix="Use the same database for both, or submit without connection= after your commit.",
-        )
+            raise other_database(self._path, file or "a database in memory")
 
 
 def _link_of(caller: CallerSession) -> sqlite3.Connection:

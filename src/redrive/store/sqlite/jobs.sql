@@ -103,17 +103,24 @@ SELECT id FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
 -- name: last_job
 SELECT max(id) FROM jobs;
 
--- name: list_jobs
+-- part: listed
 SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
-FROM jobs JOIN lanes ON lanes.id = lane_id
-WHERE jobs.id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
+
+-- part: listed_where
+-- What the listed jobs have in common, but for their state.
+jobs.id < ?1 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
     AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+
+-- name: list_jobs
+{listed}
+FROM jobs JOIN lanes ON lanes.id = lane_id
+WHERE (?2 IS NULL OR status = ?2) AND {listed_where}
 ORDER BY jobs.id DESC LIMIT ?7;
 
 -- name: list_queued
 -- The statements that list jobs take the same parameters; each uses another index. Queued jobs are read in the index alone, unless the
 -- filter needs more.
-SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
+{listed}
 FROM (SELECT id AS found FROM jobs INDEXED BY jobs_ready
         WHERE status = 'queued' AND id < ?1 AND lane_id IN (
             SELECT lanes.id FROM lanes WHERE (?3 IS NULL OR pipeline = ?3) AND (?4 IS NULL OR stage = ?4))
@@ -123,33 +130,30 @@ FROM (SELECT id AS found FROM jobs INDEXED BY jobs_ready
 ORDER BY jobs.id DESC;
 
 -- name: list_processing
-SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
+{listed}
 FROM jobs INDEXED BY jobs_leased CROSS JOIN lanes ON lanes.id = lane_id
-WHERE status = 'processing' AND jobs.id < ?1 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
-    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+WHERE status = 'processing' AND {listed_where}
 ORDER BY jobs.id DESC LIMIT ?7;
 
 -- name: list_failed
-SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
+{listed}
 FROM jobs INDEXED BY jobs_failed CROSS JOIN lanes ON lanes.id = lane_id
-WHERE status = 'failed' AND jobs.id < ?1 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
-    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+WHERE status = 'failed' AND {listed_where}
 ORDER BY jobs.id DESC LIMIT ?7;
 
 -- name: list_ended
 -- No index has the complete, cancelled or skipped jobs, but the tallies count them: the search ends after the last one, and does not start
 -- when there is none.
-SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
+{listed}
 FROM jobs CROSS JOIN lanes ON lanes.id = lane_id
-WHERE jobs.id < ?1 AND status = ?2 AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
-    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+WHERE status = ?2 AND {listed_where}
 ORDER BY jobs.id DESC LIMIT min(?7, (
     SELECT coalesce(sum(tallies.jobs - pruned), 0) FROM tallies JOIN lanes AS lane ON lane.id = tallies.lane_id
     WHERE tallies.status = ?2 AND (?3 IS NULL OR lane.pipeline = ?3) AND (?4 IS NULL OR lane.stage = ?4)));
 
 -- name: list_of_run
 -- The items of a run are listed in their order; jobs that joined it come after them.
-SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
+{listed}
 FROM jobs INDEXED BY jobs_of_run CROSS JOIN lanes ON lanes.id = lane_id
 WHERE run_id = ?5 AND ordinal < coalesce((SELECT before.ordinal FROM jobs AS before WHERE before.id = ?1 AND before.run_id = ?5), 1 << 62)
     AND (jobs.id < ?1 OR EXISTS (SELECT 1 FROM jobs AS before WHERE before.id = ?1 AND before.run_id = ?5))
@@ -159,13 +163,12 @@ ORDER BY ordinal DESC LIMIT ?7;
 
 -- name: list_of_key
 -- One index has the jobs that hold a key, at most one of each pipeline; the other has those that gave it back.
-SELECT jobs.id, jobs.pipeline, lanes.stage, status, attempt, waiting, error_code, run_at, created_at, key
+{listed}
 FROM (SELECT id AS found FROM jobs INDEXED BY jobs_key
         WHERE key = ?8 AND status IN ('queued', 'processing', 'complete') AND pipeline IN (SELECT lanes.pipeline FROM lanes)
         UNION ALL SELECT id FROM jobs INDEXED BY jobs_of_key WHERE key = ?8 AND status IN ('failed', 'cancelled', 'skipped'))
     CROSS JOIN jobs ON jobs.id = found JOIN lanes ON lanes.id = lane_id
-WHERE jobs.id < ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR jobs.pipeline = ?3) AND (?4 IS NULL OR lanes.stage = ?4)
-    AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
+WHERE (?2 IS NULL OR status = ?2) AND {listed_where}
 ORDER BY jobs.id DESC LIMIT ?7;
 
 -- name: children

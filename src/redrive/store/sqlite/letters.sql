@@ -137,31 +137,25 @@ WHERE group_id = of_group AND state = of_state AND (last_failure_at, id) < (?2, 
     AND (last_failure_at, id) >= (coalesce(end_at, ?4), coalesce(end_id, 0))
 ORDER BY last_failure_at DESC, id DESC LIMIT ?5;
 
--- name: owner_floor
-SELECT last_failure_at, id FROM dead_letters
-WHERE owner = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
+-- part: floor
+AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
 ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
+
+-- name: owner_floor
+SELECT last_failure_at, id FROM dead_letters WHERE owner = ?1 {floor};
 
 -- name: key_floor
-SELECT last_failure_at, id FROM dead_letters
-WHERE key = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
-ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
+SELECT last_failure_at, id FROM dead_letters WHERE key = ?1 {floor};
 
 -- name: run_floor
-SELECT last_failure_at, id FROM dead_letters
-WHERE run_id = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
-ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
+SELECT last_failure_at, id FROM dead_letters WHERE run_id = ?1 {floor};
 
 -- name: assignee_floor
-SELECT last_failure_at, id FROM dead_letters
-WHERE assignee = ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
-ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
+SELECT last_failure_at, id FROM dead_letters WHERE assignee = ?1 {floor};
 
 -- name: escalated_floor
 -- ?1 is 1: its condition has to be a constant for the index to be used.
-SELECT last_failure_at, id FROM dead_letters
-WHERE is_escalated = 1 AND ?1 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
-ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
+SELECT last_failure_at, id FROM dead_letters WHERE is_escalated = 1 AND ?1 {floor};
 
 -- part: page
 -- The letters of a filter before the position (?15, ?16) down to (?17, ?18); positions stand for ?7 and ?8.

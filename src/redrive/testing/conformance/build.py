@@ -18,27 +18,16 @@ from redrive.core.decide import DeadLetter, NoDecision, Reason
 from redrive.core.decision_text import encode_decision
 from redrive.core.lifecycle import JobState
 from redrive.ops.jobs.facts import job_attempts, job_facts
+from redrive.store import records
 from redrive.store.protocol import Store
-from redrive.store.records import (
-    Child,
-    ClaimedJob,
-    ClaimRequest,
-    Exchange,
-    JobId,
-    LaneId,
-    Letter,
-    NewJob,
-    RunId,
-    Settlement,
-)
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements.jobs import JobFacts
 
 NOW: Final = 1_000.0
 LEASE: Final = 60.0
-NOTHING: Final = ClaimRequest((), 0)
-LETTER: Final = Letter(
+NOTHING: Final = records.ClaimRequest((), 0)
+LETTER: Final = records.Letter(
     code="AUTH_DENIED",
     category="auth",
     is_retryable=False,
@@ -82,36 +71,40 @@ class Scene:
             store.start_worker(worker, NOW, LEASE)
 
 
-def lanes_of(store: Store, *stages: str, pipeline: str = "shop") -> list[LaneId]:
+def lanes_of(store: Store, *stages: str, pipeline: str = "shop") -> list[records.LaneId]:
     """Return the lanes of a pipeline; without stages, of one that has only `fetch`."""
     return store.lanes(pipeline, stages or ("fetch",))
 
 
-def new(lane: LaneId, payload: bytes = b"{}", /, **changes: object) -> NewJob:
+def new(lane: records.LaneId, payload: bytes = b"{}", /, **changes: object) -> records.NewJob:
     """Return a job that is due now."""
-    return replace(NewJob(lane=lane, payload=payload, run_at=NOW), **changes)
+    return replace(records.NewJob(lane=lane, payload=payload, run_at=NOW), **changes)
 
 
-def child(payload: bytes = b"{}", *, pipeline: str = "shop", **changes: object) -> Child:
+def child(payload: bytes = b"{}", *, pipeline: str = "shop", **changes: object) -> records.Child:
     """Return a job that a stage submitted to the first stage, `fetch`, of a pipeline."""
-    return Child(pipeline, ("fetch", "review"), new(LaneId(0), payload, **changes))
+    return records.Child(pipeline, ("fetch", "review"), new(records.LaneId(0), payload, **changes))
 
 
 def exchange(
-    store: Store, worker: str, done: Sequence[Settlement], want: ClaimRequest = NOTHING, now: float = NOW
-) -> Exchange:
+    store: Store,
+    worker: str,
+    done: Sequence[records.Settlement],
+    want: records.ClaimRequest = NOTHING,
+    now: float = NOW,
+) -> records.Exchange:
     """Exchange under a token of its own."""
     return store.exchange(worker, done, want, now=now, token=next(_TOKENS))
 
 
 def claim(
-    store: Store, lane: LaneId, limit: int = 10, *, worker: str = "w1", now: float = NOW
-) -> tuple[ClaimedJob, ...]:
+    store: Store, lane: records.LaneId, limit: int = 10, *, worker: str = "w1", now: float = NOW
+) -> tuple[records.ClaimedJob, ...]:
     """Claim jobs of one lane."""
-    return exchange(store, worker, [], ClaimRequest((lane,), limit), now).claimed
+    return exchange(store, worker, [], records.ClaimRequest((lane,), limit), now).claimed
 
 
-def taken(store: Store, **changes: object) -> ClaimedJob:
+def taken(store: Store, **changes: object) -> records.ClaimedJob:
     """Submit one job to `shop.fetch` and claim it as w1."""
     (lane,) = lanes_of(store)
     store.submit([new(lane, **changes)], NOW)
@@ -119,9 +112,9 @@ def taken(store: Store, **changes: object) -> ClaimedJob:
     return one
 
 
-def settlement(of: ClaimedJob, **changes: object) -> Settlement:
+def settlement(of: records.ClaimedJob, **changes: object) -> records.Settlement:
     """Return the settlement of a completed job; `changes` make it another one."""
-    plain = Settlement(
+    plain = records.Settlement(
         job=of,
         status=JobState.COMPLETE,
         lane=of.lane,
@@ -138,7 +131,7 @@ def settlement(of: ClaimedJob, **changes: object) -> Settlement:
     return replace(plain, **changes)
 
 
-def retry(of: ClaimedJob, *, at: float, **changes: object) -> Settlement:
+def retry(of: records.ClaimedJob, *, at: float, **changes: object) -> records.Settlement:
     """Return the settlement of an attempt that failed and is tried again."""
     failed = settlement(
         of, status=JobState.QUEUED, run_at=at, value=None, attempt=of.attempt + 1, outcome="retry"
@@ -146,34 +139,34 @@ def retry(of: ClaimedJob, *, at: float, **changes: object) -> Settlement:
     return replace(failed, code="NETWORK_RESET", message="reset", **changes)
 
 
-def burial(of: ClaimedJob, **changes: object) -> Settlement:
+def burial(of: records.ClaimedJob, **changes: object) -> records.Settlement:
     """Return the settlement of a job that is given up."""
     dead = settlement(of, status=JobState.FAILED, value=None, outcome="dead", letter=LETTER)
     return replace(dead, code="AUTH_DENIED", message="denied", decision=PERMANENT, **changes)
 
 
-def cancellation(of: ClaimedJob, **changes: object) -> Settlement:
+def cancellation(of: records.ClaimedJob, **changes: object) -> records.Settlement:
     """Return the settlement of a job that is cancelled."""
     return settlement(of, status=JobState.CANCELLED, value=None, outcome="cancelled", burned=False, **changes)
 
 
-def skip(of: ClaimedJob, **changes: object) -> Settlement:
+def skip(of: records.ClaimedJob, **changes: object) -> records.Settlement:
     """Return the settlement of a job that its stage skipped."""
     return settlement(of, status=JobState.SKIPPED, value=None, outcome="skipped", message="empty", **changes)
 
 
-def new_run(store: Store, pipeline: str = "shop") -> RunId:
+def new_run(store: Store, pipeline: str = "shop") -> records.RunId:
     """Return the id of a new run."""
     ((run,),) = store.apply(run_sql.add_run(pipeline=pipeline, options=b"{}", now=NOW)) or []
-    return RunId(run)
+    return records.RunId(run)
 
 
-def facts(store: Store, job: JobId) -> JobFacts:
+def facts(store: Store, job: records.JobId) -> JobFacts:
     """Return what the store says about a job."""
     return job_facts(store, job)
 
 
-def attempts(store: Store, job: JobId, *names: str) -> list[tuple[object, ...]]:
+def attempts(store: Store, job: records.JobId, *names: str) -> list[tuple[object, ...]]:
     """Return these columns of a job's attempts, in order."""
     return [tuple(getattr(each, name) for name in names) for each in job_attempts(store, job)]
 
@@ -186,7 +179,7 @@ def statuses(store: Store, *, from_rows: bool = False) -> dict[str, int]:
     return counted
 
 
-def tally(store: Store, run: RunId) -> dict[str, int]:
+def tally(store: Store, run: records.RunId) -> dict[str, int]:
     """Count the jobs of a run that have ended, by status."""
     counted = store.query(run_sql.run(run=run))[0][9:13]
     statuses = ("complete", "failed", "cancelled", "skipped")

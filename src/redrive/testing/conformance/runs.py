@@ -47,6 +47,21 @@ def ended(store: Store, counts: tuple[int, int, int], *, at: float | None = NOW)
     return store.apply(decided.touching(1)) is not None
 
 
+def fail_run(store: Store, *, ended_at: float | None, ended: int) -> None:
+    """Decide that run 1, of two items, has failed."""
+    decided = run_sql.decide_run(
+        status="failed",
+        reason=None,
+        ended_at=ended_at,
+        run=1,
+        before="running",
+        total=2,
+        ended=ended,
+        complete=0,
+    )
+    store.apply(decided.touching(1))
+
+
 class RunTests(Scene):
     """What a store keeps about runs."""
 
@@ -107,18 +122,7 @@ class RunTests(Scene):
         opened(store)
         (lane,) = lanes_of(store)
         build.exchange(store, "w1", [build.burial(each) for each in build.claim(store, lane)])
-        store.apply(
-            run_sql.decide_run(
-                status="failed",
-                reason=None,
-                ended_at=NOW,
-                run=1,
-                before="running",
-                total=2,
-                ended=2,
-                complete=0,
-            ).touching(1)
-        )
+        fail_run(store, ended_at=NOW, ended=2)
         agree(store.query(run_sql.has_live_runs()), [False])
 
         holds(released(store, 1))
@@ -130,18 +134,7 @@ class RunTests(Scene):
     ) -> None:
         """And no items are added to one that ended."""
         opened(store)
-        store.apply(
-            run_sql.decide_run(
-                status="failed",
-                reason=None,
-                ended_at=None,
-                run=1,
-                before="running",
-                total=2,
-                ended=0,
-                complete=0,
-            ).touching(1)
-        )
+        fail_run(store, ended_at=None, ended=0)
         for status, ended_at in (("paused", NOW), ("cancelled", None)):
             holds(
                 store.apply(
