@@ -29,12 +29,16 @@ from redrive.redaction.places import Place, Places
 RUN_MIN: Final = 16
 """The shortest run that can contain a token."""
 
+MARKED_RUN_MIN: Final = 20
+"""The shortest run that can contain a long token with a fixed part; an equals sign may follow that part at once."""
+
 LONG_RUN_MIN: Final = 26
-"""The shortest run that can contain a token without a fixed prefix."""
+"""The shortest run that can contain any other token without a fixed prefix."""
 
 _TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-+/~:$")
 _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
 _RUN: Final = b"x" * RUN_MIN
+_MARKED_RUN: Final = b"x" * MARKED_RUN_MIN
 _REST: Final = re.compile(r"[\w.+/~:$=-]*+", re.ASCII)
 _REST_BACKWARDS: Final = re.compile(r"[\w.+/~:$=-]{0,80}+", re.ASCII)
 # `self.client.send`, `/srv/app/orders/100`, `db.local:5432/orders`, `2026-11-15T12:00:00Z`: no token is all lower case and dots, a
@@ -92,14 +96,16 @@ _ESCAPES: Final = r"(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?
 # Longer prefixes come first. Grouped by their first character, so that the engine skips most of them at once; an empty group
 # marks the row that matched.
 _ROWS: Final = sorted(formats(), key=lambda row: (row.prefix[0], -len(row.prefix)))
-
-
-_SHAPES, _SHAPES_IN_RUNS = (
-    Places(Place(needle, kind, re.compile(pattern)) for kind, needle, pattern in table)
-    for table in (SHAPES, SHAPES_IN_RUNS)
-)
 _PROVIDERS: Final = tuple(row.provider for row in _ROWS)
-_LONG_PROVIDERS: Final = tuple(provider for provider, _ in LONG_SHAPES)
+_UNMARKED: Final = tuple((kind, pattern) for kind, needle, pattern in LONG_SHAPES if not needle)
+_LONG_PROVIDERS: Final = tuple(kind for kind, _ in _UNMARKED)
+_MARKED: Final = tuple(
+    (kind, needle, f"(?:{_BOUNDARY}|{_ESCAPES}){pattern}") for kind, needle, pattern in LONG_SHAPES if needle
+)
+_SHAPES, _LONG_PLACES = (
+    Places(Place(needle, kind, re.compile(pattern)) for kind, needle, pattern in table)
+    for table in (SHAPES, (*SHAPES_IN_RUNS, *_MARKED))
+)
 
 
 @cache
@@ -112,7 +118,7 @@ def _patterns(*, is_escaped: bool) -> tuple[tuple[re.Pattern[str], tuple[str, ..
         f"{re.escape(first)}(?:{'|'.join(_row_pattern(row) + '()' for row in group)})"
         for first, group in groupby(_ROWS, key=lambda row: row.prefix[0])
     )
-    shapes = "|".join(f"{pattern}()" for _, pattern in LONG_SHAPES)
+    shapes = "|".join(f"{pattern}()" for _, pattern in _UNMARKED)
     boundary = f"(?:{_BOUNDARY}|{_ESCAPES})" if is_escaped else _BOUNDARY
     # The parts of a path are short.
     long = f"{boundary}(?=[\\w.+~:=-]{{{LONG_RUN_MIN}}})(?:{shapes})"
@@ -125,7 +131,7 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
     shape = _shape(text)
     if _RUN not in shape:
         return text
-    clean = _SHAPES_IN_RUNS.redact(text, sentinels)
+    clean = _LONG_PLACES.redact(text, sentinels) if _MARKED_RUN in shape else text
     return sentinels.replace(clean, _found(clean, shape if clean is text else _shape(clean)))
 
 

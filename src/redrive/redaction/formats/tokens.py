@@ -45,18 +45,27 @@ gcp-key        url{30,}                   -            AIza AQ.Ab8
 gcp-key        url{20,}                   -            GOCSPX-
 gcp-key        dotted{20,}                -            ya29.
 gcp-key        url{30,}                   apart        1//0
+gcp-key        url{60,}                   apart        4/0A
 digitalocean   hex{40,}                   -            doo_v1_ dop_v1_ dor_v1_
+digitalocean   upper{16}                  -            DO00
 alibaba        alnum{12,26}               digit        LTAI
+baidu          alnum{20,}/hex{40}         -            bce-v3/ALTAK-
 tencent        alnum{32,}                 mixed        AKID
 yandex         url{35,38}                 digit        AQVN
 yandex         url{1,}.url{80,}           digit        t1.
 yandex         url{50,}                   digit        y0_
 scaleway       upper{17}                  digit        SCW
+akamai         lower{16}-lower{16}        -            akab-
+backblaze      base64{28}                 apart,mixed  K00
+volcengine     base64{36,}                mixed        AKLT
 heroku         url{30,}                   -            HRKU-
 netlify        alnum{30,}                 -            nfp_ nfc_ nfo_ nfu_ nfb_
 vercel         alnum{24,}                 -            vcp_ vci_ vck_ vca_ vcr_
 vercel         alnum{24}                  mixed        vercel_
 vercel         alnum{10,}_alnum{20,}      -            vercel_blob_rw_
+deno           alnum{36}                  -            ddp_ ddo_
+trigger        alnum{20,}                 -            tr_dev_ tr_stg_ tr_prod_ tr_preview_
+inngest        hex{40,}                   -            signkey-prod- signkey-test- signkey-branch-
 cloudflare     hex{24}-hex{100,}          -            v1.0-
 cloudflare     url{30,}                   -            cfut_ cfat_ cfk_ cfoa_
 fly            url{40,}                   -            fo1_
@@ -66,6 +75,9 @@ supabase       url{20,}                   -            sb_secret_
 planetscale    padded{20,}                -            pscale_tkn_ pscale_pw_ pscale_oauth_
 neon           alnum{50,}                 -            napi_
 neon           alnum{12,}                 digit        npg_
+xata           alnum{22,}                 -            xau_
+fauna          url{37}                    apart,mixed  fnA
+cockroach      alnum{20,}_alnum{36,}      -            CCDB1_
 render         alnum{28,}                 digit        rnd_
 scalingo       url{40,}                   -            tk-us-
 databricks     hex{32,}                   -            dapi dose dkea
@@ -82,6 +94,9 @@ infisical      uuid.dotted{16,}           -            st.
 onepassword    base64{40,}                -            ops_eyJ
 onepassword    upper{6}-upper{6}-upper{5}-upper{5}-upper{5}-upper{5} -            A3-
 onepassword    upper{6}-upper{11}-upper{5}-upper{5}-upper{5} -            A3-
+bitwarden      uuid.alnum{30}:base64{20,} -            0.
+unkey          alnum{20,}                 digit        unkey_
+stytch         padded{30,}                -            secret-live- secret-test-
 age-key        upper{50,}                 -            AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1
 github         alnum{30,}                 -            ghp_ gho_ ghu_ ghs_ ghr_
 github         url{30,}                   -            github_pat_
@@ -92,6 +107,7 @@ gitlab         alnum{20,}                 -            _gitlab_session=
 atlassian      padded{40,}                -            ATATT3 ATCTT3 ATSTT3
 atlassian      alnum{24,}                 -            ATBB
 atlassian      base64{40,}                -            BBDC-
+atlassian      alnum{64,}                 -            ATTA
 slack          url{8,}                    -            xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs-
 slack          base64{8,}                 -            xoxd-
 slack          url{20,}                   -            xoxe.xoxb- xoxe.xoxp- xwfp-
@@ -113,6 +129,12 @@ braintree      lower{16}$hex{32}          -            access_token$production$ 
 adyen          base64{40,}                apart,digit  AQE
 easypost       alnum{54}                  -            EZAK EZTK
 flutterwave    alnum{12,}                 -            FLWSECK- FLWPUBK- FLWSECK_TEST- FLWPUBK_TEST-
+asaas          base64{40,}                -            $aact_
+cashfree       hex{32}_hex{8}             -            cfsk_ma_prod_ cfsk_ma_test_
+mercadopago    dotted{40,}                -            APP_USR-
+midtrans       url{20,}                   -            Mid-server- SB-Mid-server-
+omise          alnum{17,}                 digit        skey_ skey_test_ skey_live_
+xendit         alnum{40,}                 -            xnd_production_ xnd_development_
 checkout       alnum{20,}                 -            sk_sbox_
 paypal         url{60,}                   -            A21AA
 gocardless     url{40}                    three        live_ sandbox_
@@ -121,6 +143,8 @@ lob            hex{28,}                   -            live_pub_ test_pub_
 shippo         hex{40}                    -            shippo_live_ shippo_test_
 duffel         padded{40,}                -            duffel_live_ duffel_test_
 paddle         url{30,}                   -            pdl_live_ pdl_sdbx_ pdl_ntfset_
+ramp           alnum{40,}                 -            ramp_sec_
+lightspeed     alnum{30,}                 -            lsxs_pt_
 sendgrid       padded{32,}                digit        SG.
 mailgun        hex{32}                    -            key- pubkey-
 mailchimp      url{22}                    mixed        md-
@@ -130,6 +154,8 @@ brevo          url{60,}                   -            xkeysib- xsmtpsib-
 mailersend     hex{60,}                   -            mlsn.
 zoho           hex{32}.hex{32}            -            1000.
 klaviyo        hex{34}                    -            pk_
+smtptwogo      upper{32}                  digit        api-
+woocommerce    hex{40}                    -            ck_ cs_
 adafruit       alnum{28}                  -            aio_
 openai         url{16,}                   digit        sk-
 openai         url{16,}                   -            sk-proj- sk-svcacct- sk-admin-
@@ -147,23 +173,45 @@ together       url{30,}                   -            tgp_v1_
 tavily         url{24,}                   -            tvly-
 jina           url{40,}                   -            jina_
 elevenlabs     hex{40,}                   -            sk_
+cartesia       alnum{20,}                 -            sk_car_
+runway         hex{100,}                  -            key_
+luma           uuid-uuid                  -            luma-
+modal          alnum{22}                  apart,mixed  as- ak-
+anyscale       alnum{24,}                 -            esecret_
+brave          url{28}                    apart,mixed  BSA
+daytona        hex{60,}                   -            dtn_
+memzero        alnum{40}                  mixed        m0-
+apify          alnum{32,}                 -            apify_api_
+kaggle         hex{30,}                   -            KGAT_
 voyage         url{43}                    mixed        pa-
 llamaindex     alnum{40,}                 -            llx-
 runpod         alnum{36,}                 digit        rpa_
 firecrawl      hex{32}                    -            fc-
+scrapfly       hex{32}                    -            scp-live- scp-test-
 etwob          hex{40}                    -            e2b_
 wandb          url{40,}                   -            wandb_v1_
 langsmith      url{32,}                   -            lsv2_pt_ lsv2_sk_ ls__
 langfuse       uuid                       -            sk-lf-
 pinecone       url{30,}                   -            pcsk_
-notion         alnum{40,}                 digit        secret_
+notion         alnum{32,}                 digit        secret_
 notion         alnum{40,}                 -            ntn_
 airtable       alnum{14}.hex{60,}         -            pat
+clickup        digit{6,}_upper{30,}       -            pk_
+nodemation     dotted{30,}                -            n8n_api_
 linear         alnum{32,}                 -            lin_api_ lin_oauth_ lin_wh_
+close          alnum{20,}.alnum{20,}      -            api_
+salesforce     dotted{60,}                -            3MVG9
+dub            alnum{24}                  mixed        dub_
+polar          alnum{40,}                 -            polar_oat_ polar_pat_
+zuplo          hex{32}_hex{8}             -            zpka_
 figma          url{36,}                   -            figd_ figo_ figu_ figor_ figoh_
 asana          digit{10,}:hex{30,}        apart        1/
 asana          digit{10,}/digit{10,}:hex{30,} -            2/
 contentful     url{40,}                   -            CFPAT-
+imagekit       base64{27}=                mixed        private_
+bannerbear     hex{30}                    -            bb_pr_ bb_ma_
+voiceflow      hex{24}.alnum{16}          -            VF.DM. VF.WS.
+wix            dotted{60,}                -            IST.eyJ
 typeform       url{40,}                   -            tfp_
 intercom       base64{50,}                apart,mixed  dG9rO
 hubspot        uuid                       -            pat-na1- pat-na2- pat-eu1-
@@ -185,6 +233,15 @@ datadog        alnum{34}                  -            ddapp_
 datadog        hex{32}                    apart,three  pub
 dynatrace      alnum{8,24}.alnum{30,}     -            dt0c01. dt0s01. dt0s02. dt0s16. dt0a01.
 honeycomb      lower{40,}                 -            hcaik_ hcbik_ hcamk_
+honeybadger    alnum{36}                  -            hbp_
+healthchecks   alnum{28}                  -            hcw_ hcr_
+checkly        hex{32}                    -            cu_
+elastic        base64{40,}                -            essu_
+segment        alnum{60,}                 -            sgp_
+logicmonitor   base64{40,}                -            lmb_
+nightfall      alnum{32}                  mixed        NF-
+onesignal      lower{80,}                 -            os_v2_app_ os_v2_org_
+pubnub         alnum{40,}                 -            sec-c-
 posthog        alnum{30,}                 -            phc_ phx_ phs_ pha_
 launchdarkly   uuid                       -            sdk- api- mob-
 rootly         hex{60,}                   -            rootly_
@@ -215,12 +272,18 @@ sourcegraph    hex{36,}                   -            sgp_local_ sgp_
 prefect        alnum{36}                  -            pnu_ pna_
 sonar          url{40}                    -            squ_ sqp_ sqa_
 snyk           hex{8}.url{30,}            -            snyk_uat. snyk_sat.
+socket         url{30,}                   -            sktsec_
+phylum         url{40,}                   -            ph0_
 octopus        upper{25,32}               digit        API-
 infracost      alnum{32}                  -            ico-
 adobe          alnum{32}                  -            p8e-
 intra          hex{60,}                   -            s-s4t2ud- s-s4t2af-
 definednet     padded{60,}                -            dnkey-
 openshift      url{40,}                   -            sha256~
+docker         lower{40,}-lower{20,}      -            SWMTKN-1-
+rancher        lower{5}:lower{50,}        -            token-
+portainer      base64{43}=                -            ptr_
+netbird        alnum{36}                  -            nbp_
 authress       alnum{5,30}.alnum{4,6}.acc_url{10,32}.base64{30,} -            sc_ ext_ scauth_ authress_
 freemius       url{29}                    mixed        sk_
 beamer         padded{44}                 apart,three  b_
@@ -228,6 +291,21 @@ okta           padded{40}                 apart,mixed  00
 telnyx         alnum{24,}_url{20,}        -            KEY0
 ionic          alnum{40,}                 digit        ion_
 localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
+wallet         alnum{100,}                -            xprv yprv zprv tprv
+nostr          lower{58}                  -            nsec1
+alchemy        alnum{28,}                 -            alcht_
+riot           uuid                       -            RGAPI-
+wakatime       uuid                       -            waka_
+persona        uuid                       -            persona_production_ persona_sandbox_
+samsara        alnum{28,}                 -            samsara_api_
+devcycle       url{30,}                   digit        dvc_server_ dvc_client_ dvc_mobile_
+onfido         dotted{40,}                -            api_live. api_sandbox.
+lichess        alnum{20}                  digit        lip_
+cfx            alnum{20,}_alnum{6,}       -            cfxk_
+flexport       url{40,}                   -            shltm_
+robinhood      uuid                       -            rh-api-
+gcnotify       dotted{70,}                digit        gcntfy-
+valtown        alnum{24,}                 digit        vtwn_
 """
 
 SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
@@ -260,8 +338,16 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
-    # The same, but with a long run of token characters in every match; a text without one is not searched for them.
+    # The same, but every match has a long run of token characters, and a text without one is not searched for them.
     ("azure", "==", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}(?:\+AMC|\+ASt|ACDb)[A-Za-z0-9+/]{4}=="),
+    # The keys of other Azure services have the name of the service inside.
+    *(
+        ("azure", service, rf"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{33,34}}{service}[A-P][A-Za-z0-9+/]{{5}}=")
+        for service in ("AZEG", "AIoT", "AzCa", "ASb", "AEh", "ARm")
+    ),
+    ("azure", "+ACR", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{42}\+ACR[A-D][A-Za-z0-9+/]{5}"),
+    ("salesforce", "!AQ", r"(?<![A-Za-z0-9])00D[A-Za-z0-9]{12,15}!AQ[\w.]{60,}+"),
+    ("roblox", "|WARNING:-DO-NOT-SHARE", r"_\|WARNING:-DO-NOT-SHARE[^|\n]{0,200}+\|_[0-9A-F]{60,}+"),
     ("twitter", "AAAAAAAAAAAAAAAAAAAA", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
     ("telegram", "bot", r"(?:(?<=/bot)|(?<=%2Fbot))[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
     ("telegram", "elegram", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
@@ -283,26 +369,34 @@ SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
     ),
 )
 
-LONG_SHAPES: Final[tuple[tuple[str, str], ...]] = (
-    # Tokens without a fixed beginning; tried only in long runs of characters.
-    ("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
-    ("newrelic", r"[0-9a-f]{30,36}NRAL"),
-    ("mailchimp", r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"),
-    ("mailgun", r"[0-9a-h]{32}-[0-9a-h]{8}-[0-9a-h]{8}(?![0-9a-f-])"),
-    ("maxmind", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
-    ("azure", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])"),
-    ("azure", r"[\w-]{44}AzFu[\w-]{4}={0,2}"),
-    ("azure", r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}"),
+LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
+    # Tokens without a fixed beginning, in long runs of characters only. Those without a fixed part are tried in every long run.
+    ("terraform", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
+    ("newrelic", "NRAL", r"[0-9a-f]{30,36}NRAL"),
+    ("mailchimp", "-us", r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"),
+    ("mailgun", "", r"[0-9a-h]{32}-[0-9a-h]{8}-[0-9a-h]{8}(?![0-9a-f-])"),
+    ("maxmind", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
+    ("azure", "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])"),
+    ("azure", "AzFu", r"[\w-]{44}AzFu[\w-]{4}={0,2}"),
+    ("azure", "AzSe", r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}"),
+    ("azure", "JQQJ9", r"[A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{2}AC[A-Za-z0-9]{16,}+"),
     # The older tokens of Azure DevOps are just 32 bytes in base32.
-    ("azure", r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])"),
-    ("azure-secret", r"[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
-    ("gcp-key", r"[\w-]{11}:APA91b[\w-]{60,}+"),
-    ("dropbox", r"(?=[A-Za-z]{0,10}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}"),
-    ("telegram", r"[0-9]{6,16}:A[\w-]{28,}+"),
-    ("discord", r"[MNO](?:(?<![\w.-].)|(?<=\\[nrt].))[\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,45}"),
-    # Any other issuer of this common form: a short name, a word for the kind, a long body.
+    ("azure", "", r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])"),
+    ("azure-secret", "Q~", r"[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
+    ("gcp-key", ":APA91b", r"[\w-]{11}:APA91b[\w-]{60,}+"),
+    ("dropbox", "AAAAAAAAAA", r"(?=[A-Za-z]{0,10}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}"),
+    ("telegram", ":A", r"[0-9]{6,16}:A[\w-]{28,}+"),
+    ("discord", "", r"[MNO](?:(?<![\w.-].)|(?<=\\[nrt].))[\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,45}"),
+    ("webex", "_P", r"[A-Za-z0-9]{64}_P[A-Z0-9]{3}_[0-9a-f]{8}-[0-9a-f-]{27}"),
+    ("rapidapi", "msh", r"[0-9a-f]{10}msh[0-9a-f]{15}p1[0-9a-f]{6}jsn[0-9a-f]{12}"),
+    ("ably", "", r"[\w-]{5,7}\.[\w-]{6}:(?=[\w-]{0,40}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{43}(?![\w-])"),
+    # Any other issuer of this common form: a short name, a word for the kind, a body. The words of a name in code are short.
     (
         "token",
-        r"[a-z]{2,10}_(?:live|test|prod|secret|pat|sk|token|apikey)_(?=[A-Za-z_.-]{0,64}[0-9])[A-Za-z0-9_]{20,}+",
+        "",
+        (
+            r"[a-z]{2,10}_(?:live|test|prod|production|sandbox|secret|pat|oat|sk|token|apikey|api)_(?=[A-Za-z_.-]{0,64}[0-9])"
+            r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
+        ),
     ),
 )
