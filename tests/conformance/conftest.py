@@ -18,7 +18,7 @@ from redrive.testing.conformance import StoreConformance
 from tests.statement_record import PROPERTY
 
 
-@pytest.fixture(params=["sqlite file", "sqlite memory", "postgres"])
+@pytest.fixture(params=["sqlite file", pytest.param("sqlite memory", marks=pytest.mark.untraced), "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
     made: SqliteStore | PostgresStore
     if request.param == "postgres":

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -167,6 +168,8 @@ def until(holds: Callable[[], bool], running: subprocess.Popen[str] | None = Non
             pytest.fail(f"it ended with {running.returncode}: {running.communicate()}")
         if time.monotonic() > deadline:
             pytest.fail("it has not got so far within a minute")
+        # What is waited for needs the processor more.
+        threading.Event().wait(0.01)
 
 
 def free_ports(count: int) -> int:

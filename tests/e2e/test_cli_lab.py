@@ -24,6 +24,7 @@ def test_a_storm_compares_strategies(shell: Shell) -> None:
     assert picture.out.startswith("<svg")
 
 
+@pytest.mark.untraced
 def test_a_storm_is_written_into_a_page_the_same_each_time(shell: Shell, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE, encoding="utf-8")

@@ -159,6 +159,7 @@ def test_events_are_refused_where_there_can_be_none(shell: Shell) -> None:
         assert "True" not in refused.err
 
 
+@pytest.mark.traced_programs
 def test_events_are_followed_until_interrupted(shell: Shell) -> None:
     shell("submit", "flows:orders", "5")
     shell("worker", "flows:orders", "--until-idle")

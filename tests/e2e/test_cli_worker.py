@@ -181,6 +181,7 @@ def test_a_worker_that_is_told_to_stop_ends_with_0(shell: Shell) -> None:
         assert live(rd) == []
 
 
+@pytest.mark.traced_programs
 def test_several_processes_share_the_work_and_end_when_nothing_is_left(shell: Shell) -> None:
     shell.write("items.jsonl", *range(1, 100))
     shell("submit", "flows:orders", "--file", "items.jsonl")

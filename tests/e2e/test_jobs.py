@@ -12,6 +12,7 @@ from redrive import connect
 from tests.e2e.shell import ANN, Shell, program
 
 
+@pytest.mark.traced_programs
 def test_submit_work_and_look_as_separate_programs(shell: Shell) -> None:
     shell.write("items.jsonl", 1, 2, "", 0)
 

@@ -158,6 +158,7 @@ print("ended", flush=True)
 """
 
 
+@pytest.mark.traced_programs
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_ends_at_a_signal_although_a_stream_is_open(number: int) -> None:
     command = [sys.executable, "-c", PROGRAM]

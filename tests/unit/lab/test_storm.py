@@ -81,6 +81,7 @@ def test_a_breaker_keeps_clients_from_calling_a_service_that_is_down() -> None:
     assert adds_up(held)
 
 
+@pytest.mark.untraced
 @pytest.mark.req("FG-9.1")
 def test_jittered_exponential_backoff_calms_the_storm_and_a_limit_ends_it() -> None:
     """Three of the seeds; the page has the medians over all twenty."""
@@ -101,6 +102,7 @@ def test_jittered_exponential_backoff_calms_the_storm_and_a_limit_ends_it() -> N
         assert learned.seconds <= 1.5 * ideal.ideal_seconds
 
 
+@pytest.mark.untraced
 def test_the_figures_of_the_page_come_from_their_seeds() -> None:
     names = ("jittered", "full-jitter", "limit", "adaptive")
     text = PAGE.read_text(encoding="utf-8")

@@ -115,17 +115,20 @@ def grows_too_fast(text: str) -> bool:
     return True
 
 
+@pytest.mark.untraced
 def test_the_cost_of_any_repeated_piece_grows_with_the_length_and_no_faster() -> None:
     length = SMALL * GROWTH
 
     assert [unit for unit in UNITS if grows_too_fast((unit * length)[:length])] == []
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_cost_of_random_names_grows_with_their_number_and_no_faster(family: str) -> None:
     assert not grows_too_fast(Drawn().text(FAMILIES[family], SMALL * GROWTH))
 
 
+@pytest.mark.untraced
 def test_a_text_that_costs_the_square_of_its_length_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """An eighth of the places are each read to the end of the text: a few tenths of a second."""
 

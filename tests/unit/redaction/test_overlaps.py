@@ -17,6 +17,9 @@ from redrive.redaction import Literals, redact_text
 from redrive.redaction.literals.search import ONE_BY_ONE_MAX, SAMPLED_MAX
 from redrive.redaction.placeholders import Sentinels
 
+# Many inputs for few lines.
+pytestmark = pytest.mark.untraced
+
 SHOWN = "<payload:$>"
 MANY = {f"{number:04d} is not there": SHOWN for number in range(ONE_BY_ONE_MAX + 1)}
 """So many further literals that all of them are found by samples."""

@@ -47,6 +47,7 @@ def test_one_of_very_many_literals_is_found_in_every_form(form: str) -> None:
     assert redact(text, MANY) == redact(text, {LAST: "<payload:*>"}) != text
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("form", FORMS)
 def test_one_of_very_many_literals_is_found_in_a_text_that_is_cut(form: str) -> None:
     written = FORMS[form](LAST)
@@ -90,6 +91,7 @@ def test_literals_that_begin_alike_are_told_apart_at_one_place(monkeypatch: pyte
     assert len(found) < len({*there, *others})
 
 
+@pytest.mark.untraced
 def test_very_many_literals_are_indexed_once_for_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[set[str]] = []
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,9 @@ from . import carried, carriers, odd
 from .formats import ALNUM, NAMED, TOKENS, of
 from .keep import KEPT
 from .people import PERSONAL
+
+# Many inputs for few lines.
+pytestmark = pytest.mark.untraced
 
 FRAGMENTS = st.sampled_from(
     [

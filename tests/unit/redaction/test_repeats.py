@@ -13,6 +13,9 @@ from redrive.redaction.named.assignments import AHEAD, LONG_MIN
 
 from .keep import CODE, MESSAGES, THINGS
 
+# Many inputs for few lines.
+pytestmark = pytest.mark.untraced
+
 KEEP = [line for block in (CODE, MESSAGES, THINGS) for line in block.splitlines() if line]
 NOISE = "password: token=,\n" * (LONG_MIN // 16)
 

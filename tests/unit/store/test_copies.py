@@ -14,12 +14,12 @@ from redrive import Context, Pipeline, connect, stage
 
 
 def keys_of(database: Path, *amounts: int) -> list[str]:
-    """Submit jobs, and return the keys under which all that was queued had its effect."""
-    keys: list[str] = []
+    """Submit jobs, and return the keys under which all that was queued had its effect, by amount: the order is that of threads."""
+    keys: dict[int, str] = {}
 
     @stage(name="pay")
     def noted(amount: int, ctx: Context) -> int:
-        keys.append(ctx.idempotency_key)
+        keys[amount] = ctx.idempotency_key
         return amount
 
     flow = Pipeline("shop", [noted])
@@ -27,7 +27,7 @@ def keys_of(database: Path, *amounts: int) -> list[str]:
         for amount in amounts:
             rd.submit(flow, amount)
         rd.work([flow], until_idle=True)
-    return keys
+    return [keys[amount] for amount in sorted(keys)]
 
 
 @stage

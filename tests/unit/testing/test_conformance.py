@@ -18,7 +18,7 @@ from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.records import ClaimRequest, NewJob, Renewal, Settlement, Step, UpcomingWork
 from redrive.store.sqlite.store import SqliteStore
-from redrive.testing.conformance import StoreConformance
+from redrive.testing.conformance import StoreConformance, named_statements
 from redrive.testing.conformance.build import LEASE, NOW
 from tests.tidy.tree import ROOT
 
@@ -136,7 +136,15 @@ FLAWS = [
 @pytest.mark.parametrize(
     ("method", "flaw", "test"), FLAWS, ids=lambda value: getattr(value, "__name__", value)
 )
-def test_a_flaw_is_found(sound: SqliteStore, method: str, flaw: Callable[..., object], test: str) -> None:
+def test_a_flaw_is_found(
+    sound: SqliteStore,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    flaw: Callable[..., object],
+    test: str,
+) -> None:
+    monkeypatch.setattr(named_statements, "SIGNAL_SECONDS", 0.1)
+
     # AssertionError from an expectation, ValueError where there are not as many rows as the test takes apart.
     with pytest.raises((AssertionError, ValueError, LookupError)):
         getattr(StoreConformance(), test)(Flawed(sound, method, flaw))

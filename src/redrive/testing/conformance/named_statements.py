@@ -25,6 +25,8 @@ from redrive.store.statements.statement import members_of
 from redrive.testing.conformance import build
 from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
 
+SIGNAL_SECONDS = 10.0
+"""How long a signal may take."""
 CHANGES: dict[str, Callable[[Store], object]] = {
     "submit": lambda store: store.submit([build.new(lanes_of(store)[0])], NOW),
     "lanes": lambda store: lanes_of(store, "a stage that is new"),
@@ -155,7 +157,7 @@ class StatementTests(Scene):
                 signal.clear()
                 store.submit([build.new(lane)], NOW)
 
-                holds(bool(select.select([signal], [], [], 10)[0]))
+                holds(bool(select.select([signal], [], [], SIGNAL_SECONDS)[0]))
                 signal.clear()
                 holds(not select.select([signal], [], [], 0)[0])
 

@@ -69,6 +69,7 @@ def test_each_key_is_probed_alone_and_released_when_its_origin_is_back(
     assert max(int(str(row[0])) for row in attempts(store, "attempt")) <= 2
 
 
+@pytest.mark.untraced
 def test_many_dead_origins_hold_no_others_and_all_are_held_together(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:

@@ -41,6 +41,7 @@ async def echo(value: int) -> int:
     return value
 
 
+@pytest.mark.untraced
 @pytest.mark.sqlite
 def test_a_small_tenant_waits_for_a_few_dispatches_and_not_for_a_large_one(
     store: SqliteStore, rd: Redrive
@@ -241,6 +242,7 @@ def test_many_keys_whose_jobs_are_not_due_keep_no_other_waiting_and_no_worker_bu
     assert store.looks < 1_000
 
 
+@pytest.mark.untraced
 def test_more_keys_than_one_claim_considers_are_all_served(store: SqliteStore, rd: Redrive) -> None:
     pipeline = one_stage(echo, limits=Limit("tenant", concurrency=1, key=lambda job: job.input))
     rd.submit_many(pipeline, range(300))

@@ -93,6 +93,7 @@ def test_a_later_stage_with_a_limit_is_paced_too(store: SqliteStore, rd: Redrive
     assert most_above(begun, 10, 5) <= 1e-3
 
 
+@pytest.mark.untraced
 def test_two_workers_exceed_a_limit_by_no_more_than_a_block_each_and_both_get_their_share(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
@@ -208,6 +209,7 @@ class Service:
         self._tokens -= 1
 
 
+@pytest.mark.untraced
 def test_an_adaptive_limit_finds_a_rate_that_nobody_told_it(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:

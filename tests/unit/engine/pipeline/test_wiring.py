@@ -172,6 +172,7 @@ TYPES: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.untraced
 @given(VALUES, st.sampled_from(TYPES), st.sampled_from(TYPES))
 def test_no_value_that_both_types_accept_is_between_types_that_are_refused(
     value: object, given: object, taken: object

@@ -33,6 +33,9 @@ from redrive.redaction.literals.search import Literals
 from redrive.redaction.text import redact_with
 from tests.unit.engine.worker.letters_made import DECISION, KEY, claimed, letter_for, prose, shown_of
 
+# Many inputs for few lines.
+pytestmark = pytest.mark.untraced
+
 TOKENS = (
     f"sk-ant-api03-{KEY}",
     f"ghp_{KEY[:36]}",

@@ -157,6 +157,7 @@ KEYS: Mapping[str, Callable[[JobView], str | None]] = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_in_a_lane_with_keys_a_dead_host_does_not_take_every_probe_either(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, key: Callable[[JobView], str | None]

@@ -145,17 +145,20 @@ def test_what_ends_before_a_function_that_blocks_on_the_same_thread_does_not_wai
 
 
 def test_functions_that_block_once_get_their_threads_at_once_the_next_time() -> None:
-    async def scene() -> int:
+    async def is_remembered(threads: StageThreads) -> bool:
+        together = threading.Barrier(30, timeout=10)
+        await ended(threads, [together.wait] * 30)
+        return threads._wanted > 1
+
+    async def scene() -> bool:
         threads = StageThreads(30)
         try:
-            for _ in range(3):
-                together = threading.Barrier(30, timeout=10)
-                await ended(threads, [together.wait] * 30)
-            return threads._wanted
+            # Who came to the barrier last did not block; on a busy machine the loop may have looked at that one alone.
+            return any([await is_remembered(threads) for _ in range(10)])
         finally:
             threads.close()
 
-    assert bounded(scene()) > 1
+    assert bounded(scene())
 
 
 class Contrived(StageThreads):

@@ -136,6 +136,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("scan_max", [20_000, 8])
 @pytest.mark.parametrize("limit", [1, 7, 1_000])
 def test_pages_of_any_filter_join_without_gap_or_overlap(
