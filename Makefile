@@ -15,8 +15,10 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet --quiet
 # How many tests or checks run at the same time.
 JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-# The tests whose coverage is measured. Tracing doubles their time; the others mostly start programs, wait for them and kill them.
+# The tests whose coverage is measured; tests/tracing.py leaves out what covers nothing more. The others mostly start programs.
 MEASURED := tests/unit tests/conformance tests/e2e tests/wire tests/wire_store
+# What each of several targets prints stays together, where make can do that (4.0 and newer).
+TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # Where the test runs leave what the requirement table is made from.
 RESULTS := build/requirement-results
 # `make test` runs the same Hypothesis examples everywhere; `make test-fast` looks for new ones.
@@ -137,18 +139,25 @@ bench: setup-dev setup-bench ## Measure redrive beside its peers
 
 # --- Tests ----------------------------------------------------------------------------------------------------------
 
-.PHONY: test
+# Side by side: one mostly computes, the other mostly starts programs and waits for them. What each prints stays together.
+.PHONY: test test-measured test-others
 test: export HYPOTHESIS_PROFILE = ci
 test: setup-browser check-static ## Everything CI needs: check, all tests, coverage, requirements
 	@rm -rf $(RESULTS) .coverage .coverage.*
-	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $$(($(JOBS) + 1)) $(MEASURED)
-	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $$(($(JOBS) + 1)) $(addprefix --ignore=,$(MEASURED))
+	@echo "all tests, in two runs side by side; each prints when it has ended"
+	@$(MAKE) --jobs=2 $(TOGETHER) test-measured test-others
 	@$(PY) -m coverage combine --quiet
 	@echo "coverage of the core: all of it"
 	@$(PY) -m coverage report --include='src/redrive/core/*' --fail-under=100
 	@echo "coverage of the rest: at least 97 %"
 	@$(PY) -m coverage report --omit='src/redrive/core/*' --fail-under=97
 	@$(PY) -m tools.requirements --results $(RESULTS)/*.json --open docs/requirements-open.txt
+
+test-measured:
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $(JOBS) $(MEASURED)
+
+test-others:
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $(JOBS) $(addprefix --ignore=,$(MEASURED))
 
 .PHONY: test-fast
 test-fast: setup-dev ## The unit tests alone
@@ -216,9 +225,8 @@ STATIC := check-mypy check-pyright check-lint check-bandit check-spelling check-
 .PHONY: check check-static check-types check-tidy $(STATIC)
 check: check-static check-tidy check-audit ## Format, lint, types, import direction, spelling, tidiness, vulnerabilities of the pins
 
-# What each check prints stays together, where make can do that (4.0 and newer).
 check-static: setup-dev
-	@$(MAKE) --jobs=$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) $(STATIC)
+	@$(MAKE) --jobs=$(JOBS) $(TOGETHER) $(STATIC)
 
 check-types: check-mypy check-pyright
 
