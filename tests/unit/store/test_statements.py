@@ -54,10 +54,11 @@ def parameters_of(one: Statement[..., Any]) -> list[type] | None:
     """Return the types of its parameters in the order of the text; None if one stands for any number."""
     found: list[type] = []
     hints = typing.get_type_hints(one.declared)
-    for name in one.parameters:
-        declared = hints[name]
+    asked = [hints[name] for name in one.parameters]
+    while asked:
+        declared = asked.pop(0)
         if hasattr(declared, "_fields"):
-            found += [plain(each) for each in typing.get_type_hints(declared).values()]
+            asked[:0] = typing.get_type_hints(declared).values()
         elif typing.get_origin(declared) is tuple:
             if ... in (several := typing.get_args(declared)):
                 return None

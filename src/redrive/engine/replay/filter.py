@@ -56,4 +56,4 @@ class LetterFilter(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return all parameters of the filter, as every statement over letters takes them."""
         ids = None if self.ids is None else list(self.ids)
         letter = (self.owner, self.key, ids, self.escalated, self.assignee, self.run)
-        return LetterTerms(*self.group_terms(among), self.since, self.until, *letter)
+        return LetterTerms(self.group_terms(among), self.since, self.until, *letter)

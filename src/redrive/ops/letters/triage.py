@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -24,7 +25,7 @@ from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
 from redrive.ops.letters.letter import get_letter
-from redrive.ops.letters.preview import Refusal, freed_later, refusal_of
+from redrive.ops.letters.preview import Refusal, Verb, freed_later, refusal_of
 from redrive.ops.letters.reasons import Reason
 from redrive.store.protocol import Store
 from redrive.store.records import Call, Step
@@ -57,11 +58,10 @@ class AbleLetter(NamedTuple):
 
 
 class _Act(msgspec.Struct, frozen=True, kw_only=True):
-    """One act: its verb, why it leaves a letter alone, the step that changes letters, and what it sets."""
+    """One act: its verb, the step that changes letters, and what it sets."""
 
-    verb: str
-    refuses: Refusal
-    change: Callable[[list[int], str], Call[None]] | None = None
+    verb: Verb
+    change: Callable[..., Call[None]] | None = None
     """Returns the step for letters that are in a state; None if it changes no letter."""
     after: Mapping[str, object]
 
@@ -92,8 +92,7 @@ def remediate(
     after = {"state": "ready", "evidence": kept, "is_safe": True}
     act = _Act(
         verb="remediate",
-        refuses=refusal_of("remediate"),
-        change=lambda ids, state: triage_sql.remediate_letters(ids=ids, state=state, evidence=kept),
+        change=partial(triage_sql.remediate_letters, evidence=kept),
         after=after,
     )
     return _carry_out(store, frozen, by, [act] if diagnosis is None else [_triaging(diagnosis), act])
@@ -115,14 +114,14 @@ def check_remedy(evidence: str, *, is_safe: bool) -> str:
 def discard(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
     """Decide that nothing is to be done; a replay that has taken a letter continues without it."""
     after = {"state": "discarded"}
-    act = _Act(verb="discard", refuses=refusal_of("discard"), change=_discarding, after=after)
+    act = _Act(verb="discard", change=triage_sql.discard_letters, after=after)
     return _carry_out(store, frozen, by, [act])
 
 
 def restore(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
     """Undo a discard: the letters are open again, and have to be triaged again."""
     after = {"state": "open"}
-    act = _Act(verb="restore", refuses=refusal_of("restore"), change=_restoring, after=after)
+    act = _Act(verb="restore", change=triage_sql.restore_letters, after=after)
     return _carry_out(store, frozen, by, [act])
 
 
@@ -134,8 +133,7 @@ def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) 
     )
     act = _Act(
         verb="assign",
-        refuses=refusal_of("assign"),
-        change=lambda ids, state: triage_sql.assign_letters(ids=ids, state=state, assignee=name),
+        change=partial(triage_sql.assign_letters, assignee=name),
         after={"assignee": name},
     )
     return _carry_out(store, frozen, by, [act])
@@ -145,24 +143,15 @@ def note(store: Store, frozen: FrozenSet, by: Actor, *, text: str) -> ActResult:
     """Add a note about letters in any state; it is the reason of its line in the operator log."""
     given = _text("note", text, fix='"asked the supplier on Monday", for example.')
     kept = _redacted(given, values_of_set(store, frozen, given))
-    act = _Act(verb="note", refuses=refusal_of("note"), after={"note": kept})
+    act = _Act(verb="note", after={"note": kept})
     return _carry_out(store, frozen, Actor(by.name, kept, by.user), [act])
-
-
-def _discarding(ids: list[int], state: str) -> Call[None]:
-    return triage_sql.discard_letters(ids=ids, state=state)
-
-
-def _restoring(ids: list[int], state: str) -> Call[None]:
-    return triage_sql.restore_letters(ids=ids, state=state)
 
 
 def _triaging(diagnosis: Diagnosis | str) -> _Act:
     named = Diagnosis(one_of("diagnosis", diagnosis, tuple(Diagnosis)))
     return _Act(
         verb="triage",
-        refuses=refusal_of("triage"),
-        change=lambda ids, state: triage_sql.triage_letters(ids=ids, state=state, diagnosis=named.value),
+        change=partial(triage_sql.triage_letters, diagnosis=named.value),
         after={"state": "triaged", "diagnosis": named.value},
     )
 
@@ -177,7 +166,7 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
         for _ in range(TRIES_MAX):
             # Only a triage leaves letters alone that a replay has taken.
             freed = freed_later(store, frozen, ids) if acts[0].verb == "triage" else frozenset[int]()
-            able, reasons = able_letters(store, frozen, ids, acts[0].refuses, freed)
+            able, reasons = able_letters(store, frozen, ids, refusal_of(acts[0].verb), freed)
             if not able or store.apply(*_steps(store, frozen, by, able, acts)) is not None:
                 break
         else:
@@ -246,7 +235,7 @@ def _steps(
         # Before the change: notices of it have the time of this line.
         steps.append(by.log_letters(act.verb, frozen.subject, letters=len(able), change=change, ids=logged))
         if act.change is not None:
-            steps += [act.change(ids, state).touching(len(ids)) for state, ids in by_state.items()]
+            steps += [act.change(ids=ids, state=state).touching(len(ids)) for state, ids in by_state.items()]
         # The next act of the same transaction finds all of them in the state set by this one.
         target = cast("str | None", act.after.get("state"))
         if target is not None:

@@ -29,12 +29,7 @@ class GroupTerms(NamedTuple):
 
 
 class LetterTerms(NamedTuple):
-    pipeline: str | None
-    stage: str | None
-    code: str | None
-    category: str | None
-    fingerprint: str | None
-    states: list[str]
+    of_group: GroupTerms
     since: float | None
     until: float | None
     owner: str | None

@@ -14,7 +14,7 @@ types of JSON where the database has seconds and texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from functools import cached_property
@@ -55,9 +55,7 @@ class Statement(Generic[P, R]):
         """Return what runs it with these parameters."""
         parameters: list[object] = []
         for name in self.parameters:
-            value: object = given[name]
-            several = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
-            parameters += map(_stored, several)
+            parameters += map(_stored, _flat(given[name]))
         return Call(self.name, tuple(parameters), decoder=self.decode)
 
     def decode(self, rows: list[Row]) -> list[R]:
@@ -112,6 +110,15 @@ class Statement(Generic[P, R]):
 def _without_none(declared: Any) -> Any:
     options = get_args(declared)
     return next(each for each in options if each is not NoneType) if NoneType in options else declared
+
+
+def _flat(value: object) -> Iterator[object]:
+    """Return what a parameter stands for: all that a tuple has, and the tuples in it."""
+    if not isinstance(value, tuple):
+        yield value
+        return
+    for each in cast("tuple[object, ...]", value):
+        yield from _flat(each)
 
 
 def _stored(value: object) -> object:
