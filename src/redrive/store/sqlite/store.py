@@ -26,28 +26,11 @@ from redrive.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
+from redrive.store import records
 from redrive.store.maintenance import Maintenance
 from redrive.store.plan import IN_PLACE, ExchangePlan
 from redrive.store.protocol import ChangeSignal
 from redrive.store.reader import Reader
-from redrive.store.records import (
-    Call,
-    Child,
-    ClaimRequest,
-    Exchange,
-    JobId,
-    LaneId,
-    NewJob,
-    Renewal,
-    Row,
-    Settlement,
-    Step,
-    SubmittedJob,
-    UpcomingWork,
-    WorkerFacts,
-    json_list,
-    upcoming_work,
-)
 from redrive.store.sqlite.backup import copy_file
 from redrive.store.sqlite.callers import FileTransactions
 from redrive.store.sqlite.claim import claim, claimed
@@ -76,7 +59,7 @@ DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 logger = logging.getLogger("redrive.store")
 R = TypeVar("R")
 
-_NO_FACTS: Final = WorkerFacts()
+_NO_FACTS: Final = records.WorkerFacts()
 _SQL: Final = statements_of("sqlite")
 
 
@@ -88,7 +71,7 @@ class SqliteStore(BreakerStates):
         self._mutex = threading.Lock()
         self._file_lock = None if self._path == ":memory:" else FileLock(self._path)
         self._locked = nullcontext if self._file_lock is None else self._file_lock.held
-        self._pipelines: dict[LaneId, str] = {}
+        self._pipelines: dict[records.LaneId, str] = {}
         self.callers = FileTransactions(self._path, self._pipelines)
         """See `Store.callers`."""
         self._snapshots = FileSnapshots(self._path, self._copy if self._file_lock is None else None)
@@ -145,7 +128,7 @@ class SqliteStore(BreakerStates):
         self._db.execute("PRAGMA journal_mode = WAL")
         self._is_wal = True
 
-    def lanes(self, pipeline: str, stages: Sequence[str]) -> list[LaneId]:
+    def lanes(self, pipeline: str, stages: Sequence[str]) -> list[records.LaneId]:
         """See `Store.lanes`."""
         with self._reading() as db:
             known = Submission(db, self._pipelines).known_lanes(pipeline, stages)
@@ -159,18 +142,20 @@ class SqliteStore(BreakerStates):
                 pass
         return known
 
-    def submit(self, jobs: Sequence[NewJob], now: float) -> list[SubmittedJob]:
+    def submit(self, jobs: Sequence[records.NewJob], now: float) -> list[records.SubmittedJob]:
         """See `Store.submit`."""
         with self._writing() as db:
             made = Submission(db, self._pipelines).submit(jobs, now)
             self._note([job.id for job in made])
         return made
 
-    def _note(self, made: Sequence[JobId]) -> None:
+    def _note(self, made: Sequence[records.JobId]) -> None:
         if self._file_lock is not None and made:
             self._file_lock.note(max(made))
 
-    def start_worker(self, worker: str, now: float, lease: float, about: WorkerFacts = _NO_FACTS) -> None:
+    def start_worker(
+        self, worker: str, now: float, lease: float, about: records.WorkerFacts = _NO_FACTS
+    ) -> None:
         """See `Store.start_worker`."""
         pipelines = msgspec.json.encode(about.pipelines).decode()
         facts = (about.host, about.process, pipelines, about.concurrency)
@@ -178,7 +163,7 @@ class SqliteStore(BreakerStates):
             db.execute(_SQL["start_worker"], (worker, *facts, now, now + lease))
             self._files = identity(self._path)
 
-    def renew(self, worker: str, now: float, lease: float) -> Renewal:
+    def renew(self, worker: str, now: float, lease: float) -> records.Renewal:
         """See `Store.renew`. A worker that is too old for a migrated database gets SchemaMismatchError here.
 
         One whose file was replaced gets StoreDamagedError: nobody else sees what it writes.
@@ -188,9 +173,9 @@ class SqliteStore(BreakerStates):
             if self._files not in {None, identity(self._path)}:
                 raise self._lost_files()
             if db.execute(_SQL["renew"], (now + lease, worker)).rowcount != 1:
-                return Renewal(is_known=False)
+                return records.Renewal(is_known=False)
             asked = db.execute(_SQL["cancel_asked"], (worker,)).fetchall()
-        return Renewal(is_known=True, cancel=tuple(JobId(row[0]) for row in asked))
+        return records.Renewal(is_known=True, cancel=tuple(records.JobId(row[0]) for row in asked))
 
     def stop_worker(self, worker: str) -> None:
         """See `Store.stop_worker`."""
@@ -199,11 +184,17 @@ class SqliteStore(BreakerStates):
             db.execute(_SQL["delete_worker"], (worker,))
 
     def exchange(
-        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
-    ) -> Exchange:
+        self,
+        worker: str,
+        done: Sequence[records.Settlement],
+        want: records.ClaimRequest,
+        *,
+        now: float,
+        token: int,
+    ) -> records.Exchange:
         """See `Store.exchange`."""
         if not done and not self._is_worth_a_commit(worker, want, now, token):
-            return Exchange(lost=(), broken=(), claimed=())
+            return records.Exchange(lost=(), broken=(), claimed=())
         plan = ExchangePlan[sqlite3.Connection](worker, done, want, now=now, token=token)
         try:
             answer = self._carry_out(plan, is_at_once=True)
@@ -212,10 +203,10 @@ class SqliteStore(BreakerStates):
         plan.report_children(answer)
         return answer
 
-    def _carry_out(self, plan: ExchangePlan[sqlite3.Connection], *, is_at_once: bool) -> Exchange:
+    def _carry_out(self, plan: ExchangePlan[sqlite3.Connection], *, is_at_once: bool) -> records.Exchange:
         """Settle and claim in one transaction."""
-        lost: tuple[JobId, ...] = ()
-        broken: tuple[JobId, ...] = ()
+        lost: tuple[records.JobId, ...] = ()
+        broken: tuple[records.JobId, ...] = ()
         worker, insert = plan.worker, plan.inserting(self._insert_child)
         with self._writing() as db:
             is_known, is_repeated, names, cancelled = db.execute(
@@ -232,7 +223,9 @@ class SqliteStore(BreakerStates):
         answer = plan.answer(in_place, cancelled, jobs)
         return msgspec.structs.replace(answer, lost=lost, broken=broken, is_known=bool(is_known))
 
-    def _insert_child(self, db: sqlite3.Connection, child: Child, now: float, parent: JobId) -> JobId:
+    def _insert_child(
+        self, db: sqlite3.Connection, child: records.Child, now: float, parent: records.JobId
+    ) -> records.JobId:
         return Submission(db, self._pipelines).insert_child(child, now, parent).id
 
     def reap(self, now: float) -> int:
@@ -245,12 +238,12 @@ class SqliteStore(BreakerStates):
                 db.execute(_SQL["delete_worker"], (worker,))
         return returned
 
-    def upcoming(self, lanes: Sequence[LaneId]) -> UpcomingWork:
+    def upcoming(self, lanes: Sequence[records.LaneId]) -> records.UpcomingWork:
         """See `Store.upcoming`."""
         with self._reading() as db:
             # One statement sees one state: a job that is returned between two would be neither due nor leased.
-            rows = db.execute(_SQL["upcoming"], (json_list(lanes),)).fetchall()
-        return upcoming_work(rows)
+            rows = db.execute(_SQL["upcoming"], (records.json_list(lanes),)).fetchall()
+        return records.upcoming_work(rows)
 
     def close(self) -> None:
         """See `Store.close`."""
@@ -261,7 +254,7 @@ class SqliteStore(BreakerStates):
             if self._file_lock is not None:
                 self._file_lock.close()
 
-    def query(self, asked: Call[R], /) -> list[R]:
+    def query(self, asked: records.Call[R], /) -> list[R]:
         """See `Store.query`."""
         return asked.decode(self.read(_SQL[asked.name], asked.parameters))
 
@@ -280,10 +273,10 @@ class SqliteStore(BreakerStates):
             db.backup(into)
 
     @overload
-    def apply(self, step: Call[R], /) -> list[list[R]] | None: ...
+    def apply(self, step: records.Call[R], /) -> list[list[R]] | None: ...
     @overload
-    def apply(self, *steps: Step) -> list[list[Any]] | None: ...
-    def apply(self, *steps: Step) -> list[list[Any]] | None:
+    def apply(self, *steps: records.Step) -> list[list[Any]] | None: ...
+    def apply(self, *steps: records.Step) -> list[list[Any]] | None:
         """See `Store.apply`. Erased values are gone from all files of the database when it returns."""
         rows: list[list[Any]] | None = None
         with suppress(_DoesNotFitError), self._writing() as db:
@@ -332,12 +325,12 @@ class SqliteStore(BreakerStates):
         with self._mutex, self._mapped():
             return None if self._file_lock is None else self._file_lock.signal()
 
-    def read(self, sql: str, parameters: Row = ()) -> list[Row]:
+    def read(self, sql: str, parameters: records.Row = ()) -> list[records.Row]:
         """Run a query that has no name."""
         with self._reading() as db:
             return db.execute(sql, parameters).fetchall()
 
-    def _is_worth_a_commit(self, worker: str, want: ClaimRequest, now: float, token: int) -> bool:
+    def _is_worth_a_commit(self, worker: str, want: records.ClaimRequest, now: float, token: int) -> bool:
         """Return whether there is anything to claim; asked first, so that idle workers do not keep writers waiting."""
         with self._reading() as db:
             if db.execute(_SQL["is_known"], (worker,)).fetchone() is None:
@@ -445,7 +438,7 @@ class _DoesNotFitError(Exception):
     """A step touched other rows than it should have."""
 
 
-def _applied(db: sqlite3.Connection, step: Step) -> list[Any]:
+def _applied(db: sqlite3.Connection, step: records.Step) -> list[Any]:
     cursor = db.execute(_SQL[step.name], step.parameters)
     rows = cursor.fetchall()
     if step.rows is not None and step.rows != cursor.rowcount:
