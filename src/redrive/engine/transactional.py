@@ -19,7 +19,7 @@ from typing import Final, Literal, NamedTuple, TypeVar, cast
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.worker.dead_letter import FailedAttempt
 from redrive.engine.worker.dispatch import ENDING, IN_PROCESS, RUNNING, SUSPECT_MIN, Dispatch
-from redrive.engine.worker.processes import FailedCommitError, LostProcessError, ProcessPool
+from redrive.engine.worker.processes import FailedCommitError, LostProcessError, Processes, ProcessPool
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.threads import ThreadPool
 from redrive.errors import StoreError
@@ -63,8 +63,14 @@ class TransactionalRuns:
 
     async def run(self, dispatch: Dispatch) -> Ended:
         """Run a stage in a transaction, and end that with it."""
-        if dispatch.job.suspects >= SUSPECT_MIN and self._processes.can_run(dispatch.lane):
-            return await self._run_alone(dispatch)
+        processes = self._processes
+        # Not every pool can keep a transaction.
+        if (
+            dispatch.job.suspects >= SUSPECT_MIN
+            and isinstance(processes, Processes)
+            and processes.can_run(dispatch.lane)
+        ):
+            return await self._run_alone(dispatch, processes)
         is_async = dispatch.lane.stage.is_async
         # A thread cannot be cancelled.
         dispatch.state = RUNNING if is_async else IN_PROCESS
@@ -82,11 +88,11 @@ class TransactionalRuns:
             raise
         return await self._end(dispatch, transaction, ended)
 
-    async def _run_alone(self, dispatch: Dispatch) -> Ended:
+    async def _run_alone(self, dispatch: Dispatch, processes: Processes) -> Ended:
         """Run the stage of a suspect, transaction and all, in a process of its own."""
         dispatch.state = IN_PROCESS
         try:
-            return await self._processes.run_transaction(
+            return await processes.run_transaction(
                 dispatch, self._transactions().database, partial(self._end, dispatch)
             )
         except LostProcessError as died:

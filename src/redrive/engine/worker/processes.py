@@ -67,10 +67,6 @@ class ProcessPool(Protocol):
         """Run a stage in a process; raises LostProcessError when that died."""
         ...
 
-    async def run_transaction(self, dispatch: Dispatch, database: str, end: EndTransaction[T]) -> T:
-        """Run a transactional stage alone in a process; `end` ends its transaction. Raises LostProcessError when that died."""
-        ...
-
     def can_run(self, lane: Lane) -> bool:
         """Return whether a process can import this stage."""
         ...
@@ -194,7 +190,10 @@ class Processes:
             raise LostProcessError(None) from None
 
     async def run_transaction(self, dispatch: Dispatch, database: str, end: EndTransaction[T]) -> T:
-        """See `ProcessPool.run_transaction`. A process that is given up takes its transaction with it."""
+        """Run a transactional stage alone in a process; `end` ends its transaction. Raises LostProcessError when the process died.
+
+        A process that is given up takes its transaction with it.
+        """
         async with self._own_process() as pool:
             ended = _take_over(dispatch, await self._run(dispatch, pool, database))
             return await end(LoneTransaction(pool), ended)
