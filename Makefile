@@ -177,6 +177,10 @@ conformance-debian: setup-dev ## The conformance suite on Debian's PostgreSQL 15
 conformance-pgbouncer: setup-dev ## The conformance suite through PgBouncer in transaction mode (apt-get install pgbouncer)
 	@$(PY) -m tests.conformance pgbouncer
 
+.PHONY: conformance-partitions
+conformance-partitions: setup-dev ## The conformance suite on PostgreSQL with the attempts in partitions
+	@$(PY) -m tests.conformance partitions
+
 .PHONY: app-tests-postgres
 app-tests-postgres: setup-dev setup-browser ## The whole suites of the applications, with their jobs on PostgreSQL
 	@REDRIVE_TEST_STORES=postgres $(PY) -m pytest -q -n $(JOBS) apps

@@ -61,11 +61,11 @@ class Schemas:
         self._empty: dict[str, str] = {}
         """For each schema, what empties it."""
 
-    def emptied(self, name: str) -> str:
-        """Return the name of a schema that has the tables, and nothing in them."""
+    def emptied(self, name: str, *, partitioned_at: float | None = None) -> str:
+        """Return the name of a schema that has the tables, and nothing in them; with partitions for the attempts from an instant on."""
         schema = f"{self._prefix}_{name}"
         if schema not in self._empty:
-            self._make(schema)
+            self._make(schema, partitioned_at)
         self._db.execute(self._empty[schema])
         return schema
 
@@ -92,14 +92,18 @@ class Schemas:
         """Forget a schema that was dropped."""
         del self._empty[schema]
 
-    def _make(self, schema: str) -> None:
+    def _make(self, schema: str, partitioned_at: float | None) -> None:
         self._db.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         with self._db.transaction():
             self._db.execute(f"CREATE SCHEMA {schema}")
             self._db.execute(f"SET LOCAL search_path TO {schema}")
             self._db.execute(text_of("postgres", "schema"))
+            if partitioned_at is not None:
+                self._db.execute("SELECT partition_attempts()")
+                self._db.execute("SELECT tend_attempts(%s)", (partitioned_at,))
         tables = self._db.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)
+            "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition",
+            (schema,),
         ).fetchall()
         emptied = "; ".join(
             f"DELETE FROM {schema}.{table}" for (table,) in tables if not table.startswith("installation")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the suite on other servers: `python -m tests.conformance` on the one whose programs REDRIVE_TEST_POSTGRES names.
 
-`python -m tests.conformance pgbouncer` runs it through a PgBouncer in transaction mode, so that a session is a transaction's.
+`python -m tests.conformance pgbouncer` runs it through a PgBouncer in transaction mode, so that a session is a transaction's;
+`python -m tests.conformance partitions` on a server with the attempts in partitions.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ def run(address: str, *tests: str) -> int:
 
 def main() -> int:
     here = Path(__file__).parent
+    if sys.argv[1:] == ["partitions"]:
+        os.environ["REDRIVE_TEST_PARTITIONS"] = "1"
     with closing(PostgresServer()) as server:
         if sys.argv[1:] != ["pgbouncer"]:
             return run(server.address, str(here))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,21 @@ from redrive.store.records import Row
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements.statement import Statement
 from redrive.testing.conformance import StoreConformance
+from redrive.testing.conformance.build import NOW
+from tests.databases import Schemas
 from tests.statement_record import PROPERTY
+
+IS_PARTITIONED = "REDRIVE_TEST_PARTITIONS" in os.environ
+"""Whether the attempts are partitioned on the server: `make conformance-partitions`."""
 
 
 @pytest.fixture(params=["sqlite file", pytest.param("sqlite memory", marks=pytest.mark.untraced), "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
     made: SqliteStore | PostgresStore
     if request.param == "postgres":
-        schemas = request.getfixturevalue("schemas")
-        made = PostgresStore(schemas.address("jobs"), clock="caller")
+        schemas: Schemas = request.getfixturevalue("schemas")
+        schema = schemas.emptied("parts", partitioned_at=NOW) if IS_PARTITIONED else schemas.emptied("jobs")
+        made = PostgresStore(schemas.named(schema), clock="caller")
     else:
         made = SqliteStore(tmp_path / "jobs.db" if request.param == "sqlite file" else ":memory:")
     yield made

@@ -222,6 +222,40 @@ def test_migrate_prints_and_creates_the_tables(run: Run, fresh: str, schemas: Sc
     assert run("job", "list", "--database-url", fresh)[0] == 0
 
 
+def test_migrate_partitions_the_attempts_before_there_are_any(run: Run, fresh: str, schemas: Schemas) -> None:
+    wish = ("migrate", "--partition-attempts")
+    printed = run(*wish, "--print", "--database-url", fresh)[1]
+    with psycopg.connect(schemas.server) as db:
+        db.execute(printed.replace("BEGIN;", "").replace("COMMIT;", ""))
+        db.rollback()
+    for said in ("schema version 0 -> 3, attempts are partitioned by week", ": attempts are partitioned"):
+        assert said in " ".join(run(*wish, "--database-url", fresh)[1].split())
+    with psycopg.connect(schemas.server) as db:
+        table = f"{fresh.rpartition('=')[2]}.attempts"
+        found = db.execute("SELECT count(*) FROM pg_inherits WHERE inhparent = %s::regclass", (table,))
+        assert found.fetchone() == (4,)
+    assert run("doctor", "--database-url", fresh)[0] == 0
+
+
+def test_attempts_that_are_there_and_those_in_a_file_are_not_partitioned(
+    run: Run, fresh: str, schemas: Schemas, tmp_path: Path
+) -> None:
+    assert run("migrate", "--database-url", fresh)[0] == 0
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute(
+            f"INSERT INTO {fresh.rpartition('=')[2]}.attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at,"
+            " ended_at, outcome, burned) VALUES (1, 1, 1, 1, 1, 'w', 1, 1, 'ok', 1)"
+        )
+
+    code, output = run("migrate", "--partition-attempts", "--database-url", fresh)
+    assert code != 0
+    assert_one_line(output, "cannot be partitioned any more", "Name a new schema")
+    code, output = run("migrate", "--partition-attempts", "--database-url", str(tmp_path / "jobs.db"))
+    assert code != 0
+    assert_one_line(output, "a file has no partitions", "name a server")
+    assert not (tmp_path / "jobs.db").exists()
+
+
 def test_a_schema_that_is_newer_than_the_code_is_one_line_with_the_fix(
     run: Run, fresh: str, schemas: Schemas
 ) -> None:

@@ -37,6 +37,8 @@ STEP: Final = 1_000
 WINDOW: Final = 5_000
 """Jobs per read."""
 LOOK_SECONDS: Final = 5.0
+TEND_SECONDS: Final = 3_600.0
+"""How often a worker looks after the partitions of a server, besides after pruning."""
 DRIVE_SECONDS: Final = 30.0
 """How long a worker that no longer renews its lease keeps a schedule to itself."""
 _PARTS: Final = (
@@ -141,10 +143,12 @@ class RetentionDriver:
 
     async def run(self) -> None:
         """Delete what is due, until cancelled."""
-        outage = Outage(logger)
+        outage, tend_at = Outage(logger), 0.0
         while True:
             try:
-                await self.prune_due()
+                if await self.prune_due() or self._clock.wall() >= tend_at:
+                    await self._tend()
+                    tend_at = self._clock.wall() + TEND_SECONDS
                 outage.answered()
             except StoreError as error:
                 outage.failed("pruning waits for the store: %s", error)
@@ -158,6 +162,10 @@ class RetentionDriver:
             if await self._take(due):
                 total += await self._prune(due)
         return total
+
+    async def _tend(self) -> None:
+        step = upkeep_sql.tend_attempts(now=self._clock.wall())
+        await self._ask(lambda: self._store.apply(step))
 
     async def _take(self, due: upkeep_sql.DueRetention) -> bool:
         """Take, or keep, the lease on a schedule."""

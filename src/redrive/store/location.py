@@ -85,6 +85,26 @@ def lacking(database: Database, found: int) -> str:
     return f"BEGIN;\n{script(address_of(database).schema)}COMMIT;\n"
 
 
+def partitioning(database: Database) -> str:
+    """Return the SQL that partitions the attempts of a database by time; raises ConfigurationError for a file."""
+    if isinstance(database, Path):
+        raise ConfigurationError(
+            field="partition_attempts",
+            value=str(database),
+            rule="is for PostgreSQL: a file has no partitions",
+            fix="Leave it out, or name a server: --database-url postgresql://user@host/name.",
+        )
+    from redrive.store.postgres.connection import address_of
+    from redrive.store.postgres.migrations import partition_script
+
+    return f"BEGIN;\n{partition_script(address_of(database).schema)}COMMIT;\n"
+
+
+def partition_attempts(database: str) -> None:
+    """Partition the attempts of a database on a server by time; raises StoreRefusedError if there are some already."""
+    _postgres().partition_attempts_at(database)
+
+
 def take_over(
     file: Path, server: str, log: Step, on_table: Callable[[str, int], None], *, now: float
 ) -> dict[str, int]:

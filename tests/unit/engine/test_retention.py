@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pytest
 
 from redrive import ConfigurationError, Pipeline, Redrive, ReplayRules, connect, stage
 from redrive.engine import retention as module
-from redrive.engine.retention import DRIVE_SECONDS, LOOK_SECONDS, RetentionDriver
+from redrive.engine.retention import DRIVE_SECONDS, LOOK_SECONDS, TEND_SECONDS, RetentionDriver
+from redrive.engine.schedules import next_tick
 from redrive.errors import RunError, StoreUnavailableError
 from redrive.ops.audit import operations
 from redrive.ops.checkup.doctor import examine, has_problems
@@ -221,6 +222,33 @@ def test_a_worker_prunes_at_the_tick_and_survives_a_store_that_is_away(
         running.cancel()
 
     bounded(scene())
+
+
+def test_a_worker_tends_the_partitions_at_once_every_hour_and_after_pruning(
+    rd: Redrive, store: SqliteStore, clock: VirtualClock
+) -> None:
+    rd.run(SHOP, [1])
+    rd.schedules.prune("retention", complete=60, cron="30 * * * *")
+    tended: list[float] = []
+    apply, began = store.apply, clock.wall()
+
+    def noting(*steps: Any) -> Any:
+        tended.extend(step.parameters[0] for step in steps if step.name == "tend_attempts")
+        return apply(*steps)
+
+    store.apply = noting  # type: ignore[method-assign]
+
+    async def scene() -> None:
+        running = asyncio.ensure_future(driver(store, clock, "w1").run())
+        await passing(clock, lambda: len(tended) == 3, step=LOOK_SECONDS)
+        running.cancel()
+
+    bounded(scene())
+
+    pruned = next_tick("30 * * * *", "UTC", began)
+    assert tended[0] == began
+    assert pruned <= tended[1] <= pruned + LOOK_SECONDS
+    assert tended[1] + TEND_SECONDS <= tended[2] <= tended[1] + TEND_SECONDS + LOOK_SECONDS
 
 
 def test_a_schedule_that_is_the_same_is_left_alone_and_one_that_changed_keeps_its_tick(

@@ -50,7 +50,12 @@ def target(schemas: Schemas) -> str:
     return schemas.address("target")
 
 
-def test_all_of_an_installation_is_there_and_work_continues(file: Path, target: str) -> None:
+@pytest.mark.parametrize("partitioned_at", [None, 0.0], ids=["one table", "attempts by week"])
+def test_all_of_an_installation_is_there_and_work_continues(
+    file: Path, schemas: Schemas, partitioned_at: float | None
+) -> None:
+    name = "target" if partitioned_at is None else "target_parts"
+    target = schemas.named(schemas.emptied(name, partitioned_at=partitioned_at))
     told: list[str] = []
 
     report = transfer(str(file), target, ANN, on_table=lambda table, _rows: told.append(table))

@@ -162,17 +162,30 @@ def migrate(
     print_: Annotated[
         bool, typer.Option("--print", help="Only print the SQL that would be applied.")
     ] = False,
+    partition_attempts: Annotated[
+        bool,
+        typer.Option(
+            "--partition-attempts",
+            help="Keep attempts in one table per week; on PostgreSQL, before the first one.",
+        ),
+    ] = False,
     action: Action,
 ) -> None:
     """Migrate the database to the schema of this redrive, or create a new one."""
     database = location.database_of(action.database_url)
-    state = migrations.schema_state(database) if print_ else migrations.migrate(database, action.by)
+    state = (
+        migrations.schema_state(database, partition_attempts=partition_attempts)
+        if print_
+        else migrations.migrate(database, action.by, partition_attempts=partition_attempts)
+    )
     if action.output == "json":
         print_json({**asdict(state), "is_applied": not print_})
     elif print_:
         typer.echo(state.sql or f"-- {state.database} is up to date: version {state.found}")
     elif state.sql:
-        print_message(f"{state.database}: schema version {state.found} -> {state.known}")
+        change = f"schema version {state.found} -> {state.known}" if state.found < state.known else ""
+        parts = "attempts are partitioned by week" if partition_attempts else ""
+        print_message(f"{state.database}: {', '.join(filter(None, (change, parts)))}")
     else:
         print_message(f"{state.database} is up to date: schema version {state.found}")
 

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 
 from redrive.errors import SchemaMismatchError
 from redrive.ops.audit import Actor, Subject
-from redrive.store.location import Database, known_version, lacking, name_of, open_store, version_of
+from redrive.store.location import (
+    Database,
+    known_version,
+    lacking,
+    name_of,
+    open_store,
+    partitioning,
+    version_of,
+)
+from redrive.store.location import partition_attempts as partition_attempts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +36,29 @@ class SchemaState:
     """The migrations to apply; empty when it is up to date."""
 
 
-def schema_state(database: Database) -> SchemaState:
+def schema_state(database: Database, *, partition_attempts: bool = False) -> SchemaState:
     """Return the schema version of a database and the SQL it lacks; raises SchemaMismatchError for a newer one."""
+    asked = partitioning(database) if partition_attempts else ""
     found, known = version_of(database), known_version()
     if found > known:
         raise SchemaMismatchError(database=name_of(database), found=found, known=known)
-    return SchemaState(database=name_of(database), found=found, known=known, sql=lacking(database, found))
+    return SchemaState(
+        database=name_of(database), found=found, known=known, sql=lacking(database, found) + asked
+    )
 
 
-def migrate(database: Database, by: Actor) -> SchemaState:
-    """Migrate a database, or create it; return its state before."""
-    before = schema_state(database)
+def migrate(database: Database, by: Actor, *, partition_attempts: bool = False) -> SchemaState:
+    """Migrate a database, or create it, and partition its attempts by time if that is asked for; return its state before.
+
+    Raises:
+        ConfigurationError: a file has no partitions.
+        StoreRefusedError: it has attempts already.
+    """
+    before = schema_state(database, partition_attempts=partition_attempts)
     store = open_store(database, "migrate")
     try:
+        if partition_attempts:
+            partition_attempts_of(str(database))
         if before.sql:
             store.apply(by.log("migrate", Subject("schema", f"{before.found} -> {before.known}")))
     finally:

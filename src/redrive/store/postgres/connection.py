@@ -63,7 +63,7 @@ _HOLDER: Final = """SELECT activity.pid, application_name, to_char(query_start, 
     coalesce(relname, 'the whole schema')
 FROM pg_locks held JOIN pg_stat_activity activity ON activity.pid = held.pid LEFT JOIN pg_class ON pg_class.oid = relation
 WHERE granted AND held.pid <> pg_backend_pid() AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND ((relnamespace = to_regnamespace($1::text) AND relkind = 'r') OR (locktype = 'advisory' AND mode = 'ExclusiveLock'))
+    AND ((relnamespace = to_regnamespace($1::text) AND relkind IN ('r', 'p')) OR (locktype = 'advisory' AND mode = 'ExclusiveLock'))
 ORDER BY array_position(ARRAY['AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
     'ShareUpdateExclusiveLock', 'RowExclusiveLock', 'RowShareLock', 'AccessShareLock'], mode), xact_start LIMIT 1"""
 """Who holds a lock on a table of a schema, or the one that migrations and rare rows take; the strongest and oldest first."""

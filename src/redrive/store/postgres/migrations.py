@@ -71,3 +71,23 @@ def open_schema(link: Link, address: Address, older: Older) -> None:
         link.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (f"redrive {address.schema}",))
         if version_of(link, address) == 0:
             link.execute(script(address.schema).encode())
+
+
+def partition_script(schema: str) -> str:
+    """Return the SQL that partitions the attempts of a schema."""
+    return f"SET LOCAL search_path TO \"{schema}\";\nSELECT expect(partition_attempts(), '55000');\n"
+
+
+def partition_attempts(link: Link, address: Address) -> None:
+    """Partition the attempts by time.
+
+    Raises:
+        StoreRefusedError: there are some already.
+    """
+    asked = sql.SQL("SELECT {}.partition_attempts()").format(sql.Identifier(address.schema))
+    if link.execute(asked).fetchone() != (True,):
+        raise StoreRefusedError(
+            database=address.name,
+            cause="attempts cannot be partitioned any more, because there are some",
+            hint="Name a new schema: postgresql://...?schema=NAME.",
+        )

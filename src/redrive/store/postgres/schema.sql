@@ -904,12 +904,100 @@ BEGIN
     RETURN to_jsonb(answer)::text;
 END $$;
 
--- Nobody may call it without being granted it. Temporary tables of the caller must not stand for the tables of these names.
-REVOKE ALL ON FUNCTION submit_jobs(text, text) FROM PUBLIC;
+-- Attempts in partitions, one for each week in which they ended, and one for what no other takes, so that none is ever refused. Makes
+-- the next ones, and drops those of past weeks that pruning has emptied; returns how many that were. Does nothing if attempts are one
+-- table. Whoever is in its way is not waited for: the next call is soon enough. Runs with the rights of the tables' owner.
+CREATE FUNCTION tend_attempts(now double precision) RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS $$
+DECLARE
+    week constant double precision := 604800;
+    present constant double precision := floor(now / week) * week;
+    starts_at double precision;
+    part text;
+    is_empty boolean;
+    dropped bigint := 0;
+BEGIN
+    IF (SELECT relkind FROM pg_class WHERE oid = 'attempts'::regclass) <> 'p' OR NOT pg_try_advisory_xact_lock('attempts'::regclass::oid::bigint)
+    THEN
+        RETURN 0;
+    END IF;
+    PERFORM set_config('lock_timeout', '1s', true);
+    FOR ahead IN 0..2 LOOP
+        starts_at := present + ahead * week;
+        part := 'attempts_' || to_char(to_timestamp(starts_at) AT TIME ZONE 'UTC', 'YYYYMMDD');
+        CONTINUE WHEN to_regclass(part) IS NOT NULL;
+        BEGIN
+            -- Attached, because creating it as a partition would keep everybody from settling meanwhile.
+            EXECUTE format('CREATE TABLE %I (LIKE attempts INCLUDING CONSTRAINTS INCLUDING INDEXES) WITH (autovacuum_vacuum_insert_scale_factor = 0.1,'
+                ' autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0)', part);
+            EXECUTE format('ALTER TABLE attempts ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', part, starts_at, starts_at + week);
+        EXCEPTION WHEN check_violation OR lock_not_available THEN
+            -- Nobody had made it in time, and attempts of that week are among the rest: they stay there.
+            NULL;
+        END;
+    END LOOP;
+    FOR part IN SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+        WHERE inhparent = 'attempts'::regclass AND relname ~ '^attempts_[0-9]+$'
+            AND relname < 'attempts_' || to_char(to_timestamp(present) AT TIME ZONE 'UTC', 'YYYYMMDD')
+    LOOP
+        EXECUTE format('SELECT NOT EXISTS (SELECT 1 FROM %I)', part) INTO is_empty;
+        CONTINUE WHEN NOT is_empty;
+        BEGIN
+            LOCK TABLE attempts IN ACCESS EXCLUSIVE MODE;
+            EXECUTE format('SELECT NOT EXISTS (SELECT 1 FROM %I)', part) INTO is_empty;
+            IF is_empty THEN
+                EXECUTE format('DROP TABLE %I', part);
+                dropped := dropped + 1;
+            END IF;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+    END LOOP;
+    RETURN dropped;
+END $$;
+
+-- Makes the table of attempts one that is partitioned; returns whether it is one: not if it has rows already. Keeps what was granted.
+CREATE FUNCTION partition_attempts() RETURNS boolean LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    last constant bigint := attempts_last();
+    events constant text := pg_get_viewdef('events'::regclass);
+    grants constant text[] := ARRAY(SELECT format('GRANT %s ON %s%I TO %s', privilege_type, CASE relkind WHEN 'S' THEN 'SEQUENCE ' END,
+            relname, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END)
+        FROM pg_class, aclexplode(relacl)
+        WHERE pg_class.oid IN ('attempts'::regclass, 'attempts_seq_seq'::regclass, 'events'::regclass) AND grantee <> relowner);
+    each text;
+BEGIN
+    LOCK TABLE attempts IN ACCESS EXCLUSIVE MODE;
+    IF (SELECT relkind FROM pg_class WHERE oid = 'attempts'::regclass) = 'p' THEN
+        RETURN true;
+    ELSIF EXISTS (SELECT 1 FROM attempts) THEN
+        RETURN false;
+    END IF;
+    CREATE TABLE made (LIKE attempts INCLUDING CONSTRAINTS INCLUDING IDENTITY) PARTITION BY RANGE (ended_at);
+    DROP VIEW events;
+    DROP TABLE attempts;
+    ALTER TABLE made RENAME TO attempts;
+    ALTER SEQUENCE made_seq_seq RENAME TO attempts_seq_seq;
+    PERFORM setval('attempts_seq_seq', greatest(last, 1), last > 0);
+    -- A unique index would have to hold the time, too.
+    ALTER TABLE attempts ADD CONSTRAINT attempts_pkey PRIMARY KEY (seq, ended_at);
+    CREATE INDEX attempts_of_job ON attempts (job_id, dispatch);
+    CREATE TABLE attempts_rest PARTITION OF attempts DEFAULT;
+    CREATE TRIGGER attempts_begun BEFORE INSERT ON attempts FOR EACH STATEMENT EXECUTE FUNCTION begin_attempts();
+    EXECUTE 'CREATE VIEW events AS ' || events;
+    FOREACH each IN ARRAY grants LOOP
+        EXECUTE each;
+    END LOOP;
+    PERFORM tend_attempts(extract(epoch FROM now())::double precision);
+    RETURN true;
+END $$;
+
+-- Nobody may call them without being granted it. Temporary tables of the caller must not stand for the tables of these names.
+REVOKE ALL ON FUNCTION submit_jobs(text, text), tend_attempts(double precision) FROM PUBLIC;
 
 DO $$
 BEGIN
     EXECUTE format('ALTER FUNCTION submit_jobs(text, text) SET search_path = %I, pg_temp', current_schema());
     EXECUTE format('ALTER FUNCTION place() SET search_path = %I, pg_temp', current_schema());
     EXECUTE format('ALTER FUNCTION identify() SET search_path = %I, pg_temp', current_schema());
+    EXECUTE format('ALTER FUNCTION tend_attempts(double precision) SET search_path = %I, pg_temp', current_schema());
 END $$;

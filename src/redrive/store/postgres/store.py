@@ -8,7 +8,7 @@ time. A job is due by the clock of the worker that looks.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, overload
@@ -22,10 +22,10 @@ from redrive.store.plan import IN_PLACE
 from redrive.store.postgres.arrays import column
 from redrive.store.postgres.callers import ServerTransactions, as_json, submitted_jobs
 from redrive.store.postgres.claim import Marks
-from redrive.store.postgres.connection import Server, address_of
+from redrive.store.postgres.connection import Address, Link, Server, address_of
 from redrive.store.postgres.exchange import ExchangeCall
 from redrive.store.postgres.listen import ListenSignal, channel_of
-from redrive.store.postgres.migrations import SCHEMA_VERSION, open_schema, version_of
+from redrive.store.postgres.migrations import SCHEMA_VERSION, open_schema, partition_attempts, version_of
 from redrive.store.postgres.session import Session
 from redrive.store.postgres.settle import NotAsRememberedError, NotAtOnceError, at_once
 from redrive.store.postgres.snapshots import ServerSnapshots, Snapshot
@@ -300,10 +300,19 @@ class PostgresStore(BreakerStates):
 
 def version_at(url: str) -> int:
     """Return the version of the schema at an address; 0 for a missing one. Changes nothing."""
+    return _at(url, version_of)
+
+
+def partition_attempts_at(url: str) -> None:
+    """Partition the attempts of the schema at an address by time; raises StoreRefusedError if there are some."""
+    _at(url, partition_attempts)
+
+
+def _at(url: str, ask: Callable[[Link, Address], R]) -> R:
     address = address_of(url)
     transactions = Transactions(Server(address))
     try:
-        return transactions.use(lambda link: version_of(link, address))
+        return transactions.use(lambda link: ask(link, address))
     finally:
         transactions.close()
 

@@ -28,6 +28,8 @@ SEEDED: Final = frozenset({"installations", "letter_moves"})
 """Tables that are not empty in a new database."""
 FIRST: Final = ("lanes",)
 """Tables that others refer to."""
+_TABLES: Final = """SELECT relname FROM pg_class
+WHERE relnamespace = to_regnamespace($1::text) AND relkind IN ('r', 'p') AND NOT relispartition"""
 COUNT: Final = "SELECT count(*) FROM {table}"
 
 OnTable = Callable[[str, int], None]
@@ -114,7 +116,7 @@ def _count(source: sqlite3.Connection, table: str) -> int:
 
 
 def _tables(link: Link, address: Address) -> list[str]:
-    rows = _run(link, "SELECT tablename FROM pg_tables WHERE schemaname = $1", address.schema)
+    rows = _run(link, _TABLES, address.schema)
     found = {str(row[0]) for row in rows} - OWN
     return [*FIRST, *sorted(found - set(FIRST))]
 

@@ -87,6 +87,9 @@ DELETE FROM dead_letters WHERE job_id = ANY (ARRAY({pruned_jobs}));
 -- name: prune_attempts
 DELETE FROM attempts WHERE job_id = ANY (ARRAY({pruned_jobs}));
 
+-- name: tend_attempts
+SELECT tend_attempts($1::double precision);
+
 -- name: prune_jobs
 DELETE FROM jobs WHERE id = {given_ids} AND status = $2::text AND finished_at < $3::double precision RETURNING id;
 

@@ -76,6 +76,10 @@ DELETE FROM dead_letters WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_eac
 DELETE FROM attempts WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
     WHERE status = ?2 AND finished_at < ?3);
 
+-- name: tend_attempts
+-- A file has no partitions.
+SELECT ?1 IS NULL;
+
 -- name: prune_jobs
 DELETE FROM jobs WHERE id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
     WHERE status = ?2 AND finished_at < ?3)

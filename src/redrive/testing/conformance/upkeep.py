@@ -37,6 +37,7 @@ class UpkeepTests(ShopTests):
             {"failed": 3, "runs": 0},
         )
 
+        agree(store.apply(upkeep_sql.tend_attempts(now=shop.clock.wall())), [[0]])
         agree(statuses(store), {"failed": 1})
         agree([letter.job for letter in shop.rd.letters.list().letters], [4])
         agree(shop.rd.runs.report(run).total, 1)
