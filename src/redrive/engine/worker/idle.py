@@ -34,6 +34,8 @@ POLL_SECONDS: Final = 1.0
 """How long an idle worker waits at most before it looks for jobs again."""
 LOOK_SECONDS: Final = 0.005
 """How much time is at least between two looks because of changes: a busy neighbour must not keep an idle worker busy."""
+WATCH_MAX: Final = 0.25
+"""How much time is at most between two looks at whether anybody changed the store; from the first one it doubles up to this."""
 RAMP_SECONDS: Final = 0.05
 """How often it looks while a breaker that has just closed limits how many calls start."""
 PAUSED_FROM: Final = 1e12
@@ -74,6 +76,8 @@ class IdleWait:
         self._ask_until_answered = ask_until_answered
         self._ask_store = parts.ask_store
         self._watch = parts.watch
+        self._next_watch = parts.watch or 0.0
+        """In how many seconds to look next whether anybody changed the store: the longer ago the last work, the rarer."""
         self._signal = parts.signal
         self._looked_at = -POLL_SECONDS
         self._counter: object = None
@@ -90,6 +94,7 @@ class IdleWait:
     def settled(self) -> None:
         """Note that a job was settled otherwise than by a hold."""
         self._held_since = None
+        self._next_watch = self._watch or 0.0
 
     async def held_for(self, *, is_idle: bool) -> float:
         """Return for how many seconds all that is left to do has been held, by breakers or because it was paused.
@@ -129,12 +134,17 @@ class IdleWait:
         if self._signal is not None:
             await self._until_signal(self._signal, wait)
             return
-        watch = min(self._watch or wait, wait)
+        if self._watch is None:
+            await self._woken_within(wait)
+            return
         waited = 0.0
         while waited < wait and not self._wake.is_set():
+            watch = min(self._next_watch, wait - waited)
             await self._woken_within(watch)
             waited += watch
-            if self._watch is not None and await self._is_changed():
+            # Not anew at a change: it may be one of another program on the same server, and brings no job.
+            self._next_watch = min(2 * self._next_watch, WATCH_MAX)
+            if await self._is_changed():
                 return
 
     async def _until_signal(self, signal: ChangeSignal, wait: float) -> None:
