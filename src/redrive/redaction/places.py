@@ -15,10 +15,6 @@ from typing import NamedTuple
 from redrive.redaction.placeholders import Sentinels
 
 
-def _always(_found: re.Match[str]) -> bool:
-    return True
-
-
 class Place(NamedTuple):
     """Where to find secrets of one kind."""
 
@@ -29,7 +25,7 @@ class Place(NamedTuple):
     """The secret is the last group, or the whole match."""
     around: re.Pattern[str] | None = None
     """What the pattern is searched in, such as the line of a command; the whole text if None."""
-    is_secret: Callable[[re.Match[str]], bool] = _always
+    is_secret: Callable[[re.Match[str]], bool] | None = None
 
 
 class Places:
@@ -64,7 +60,7 @@ def _replaced(place: Place, sentinels: Sentinels, seen: dict[str, str], found: r
 
 def _hidden(place: Place, sentinels: Sentinels, found: re.Match[str]) -> str:
     """Return a match with a sentinel in place of its secret; quotes around the secret stay."""
-    if not place.is_secret(found):
+    if place.is_secret and not place.is_secret(found):
         return found[0]
     group = found.lastindex or 0
     secret = found[group]

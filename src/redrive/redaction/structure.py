@@ -94,7 +94,7 @@ class StructureRedactor:
         named = _named_value(value)
         for key, item in value.items():
             meaning = named if named is not None and key in ("value", "Value") else _meaning_of_key(key)
-            shown = self._key(key)
+            shown = self._redact(key) if isinstance(key, str) else key
             while shown in result:
                 shown = f"{shown}'"
             placeholder_text = self._personal_number(key, item) if meaning is None else None
@@ -113,9 +113,6 @@ class StructureRedactor:
             return None
         shown = self._redact(f"{key}: {item}")
         return shown[len(key) + 2 :] if shown.startswith(f"{key}: <redacted:") else None
-
-    def _key(self, key: object) -> object:
-        return self._redact(key) if isinstance(key, str) else key
 
     def _under(self, meaning: NameMeaning | None, item: object, depth: int) -> object:
         """Redact the value of a name."""

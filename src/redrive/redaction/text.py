@@ -42,15 +42,12 @@ def compiled(literals: Mapping[str, str] | Literals) -> Literals:
 def redact_with(text: str, known: tuple[Literals, ...]) -> str:
     """Return `text` redacted, with several sets of literals, the first one first."""
     for _ in range(ROUNDS_MAX):
-        redacted = _round(text, known)
+        sentinels = Sentinels(text)
+        redacted = text
+        for literals in known:
+            redacted = literals.replace(redacted, sentinels)
+        redacted = apply_passes_around_frames(sentinels.hide(redacted), sentinels)
         if redacted == text:
             return text
         text = redacted
     return placeholder("unstable")
-
-
-def _round(text: str, known: tuple[Literals, ...]) -> str:
-    sentinels = Sentinels(text)
-    for literals in known:
-        text = literals.replace(text, sentinels)
-    return apply_passes_around_frames(sentinels.hide(text), sentinels)

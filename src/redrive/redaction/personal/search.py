@@ -68,33 +68,16 @@ _CARD: Final = re.compile(
 # The word must be right before the number: no other number and no sentinel in between.
 _SSN_WORD: Final = re.compile(rf"(?:ssn|\bsocial)[^0-9{SENTINEL}]{{0,20}}\Z")
 _RRN_WORD: Final = re.compile(rf"(?:rrn|resident|jumin|주민)[^0-9{SENTINEL}]{{0,20}}\Z")
-_NationalId = tuple[re.Pattern[str], Callable[[str], bool], re.Pattern[str] | None]
-_NATIONAL_IDS: Final[dict[int, tuple[_NationalId, ...]]] = {
-    # By the count of digits: how the number is written, its check, and the word that it needs before it.
-    9: (
-        (re.compile(r"[0-9]{3}-[0-9]{2}-[0-9]{4}"), numbers.is_ssn, None),
-        (re.compile(r"[0-9]{3}([- .]?)[0-9]{2}\1[0-9]{4}"), numbers.is_ssn, _SSN_WORD),
-    ),
-    11: (
-        (
-            re.compile(r"[0-9]{11}|[0-9]{2}([ /])[0-9]{3}\1[0-9]{3}\1[0-9]{3}"),
-            numbers.is_german_tax_id,
-            None,
-        ),
-    ),
-    13: (
-        (re.compile(r"[0-9]{6}-[1-8][0-9]{6}"), numbers.is_rrn, None),
-        (re.compile(r"[0-9]{6} ?[1-8][0-9]{6}"), numbers.is_clear_rrn, None),
-        (re.compile(r"[0-9]{6} ?[1-8][0-9]{6}"), numbers.is_rrn, _RRN_WORD),
-    ),
-    15: (
-        (
-            re.compile(r"[12][ -]?(?:[0-9]{2}[ -]?){3}[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2}"),
-            numbers.is_nir,
-            None,
-        ),
-    ),
-}
+_NATIONAL_IDS: Final[tuple[tuple[int, str, Callable[[str], bool], re.Pattern[str] | None], ...]] = (
+    # The count of digits, how the number is written, its check, and the word that it needs before it.
+    (9, r"[0-9]{3}-[0-9]{2}-[0-9]{4}", numbers.is_ssn, None),
+    (9, r"[0-9]{3}([- .]?)[0-9]{2}\1[0-9]{4}", numbers.is_ssn, _SSN_WORD),
+    (11, r"[0-9]{11}|[0-9]{2}([ /])[0-9]{3}\1[0-9]{3}\1[0-9]{3}", numbers.is_german_tax_id, None),
+    (13, r"[0-9]{6}-[1-8][0-9]{6}", numbers.is_rrn, None),
+    (13, r"[0-9]{6} ?[1-8][0-9]{6}", numbers.is_clear_rrn, None),
+    (13, r"[0-9]{6} ?[1-8][0-9]{6}", numbers.is_rrn, _RRN_WORD),
+    (15, r"[12][ -]?(?:[0-9]{2}[ -]?){3}[0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{2}", numbers.is_nir, None),
+)
 _NO_SIGNS: Final = str.maketrans("", "", " +./()-")
 # Before a number, these characters make it part of something longer: an amount, an id, a version, a path, a date.
 _GLUE: Final = "_.$+-"
@@ -189,7 +172,8 @@ def kind_of_number(whole: str, before: str) -> str | None:
     context = before.lower()
     if _CARD.fullmatch(whole) and numbers.is_card(digits):
         return "card"
-    for shape, is_valid, word in _NATIONAL_IDS.get(len(digits), ()):
-        if shape.fullmatch(whole) and is_valid(digits) and (word is None or word.search(context)):
+    for count, shape, is_valid, word in _NATIONAL_IDS:
+        is_named = count == len(digits) and (word is None or word.search(context))
+        if is_named and re.fullmatch(shape, whole) and is_valid(digits):
             return "national-id"
     return "phone" if is_phone(whole, digits, context) else None
