@@ -29,16 +29,13 @@ from redrive.redaction.places import Place, Places
 RUN_MIN: Final = 16
 """The shortest run that can contain a token."""
 
-MARKED_RUN_MIN: Final = 20
-"""The shortest run that can contain a long token with a fixed part; an equals sign may follow that part at once."""
-
 LONG_RUN_MIN: Final = 26
-"""The shortest run that can contain any other token without a fixed prefix."""
+"""The shortest run that can contain a token without a fixed prefix."""
 
 _TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-+/~:$")
 _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
 _RUN: Final = b"x" * RUN_MIN
-_MARKED_RUN: Final = b"x" * MARKED_RUN_MIN
+_LONG_RUN: Final = b"x" * LONG_RUN_MIN
 _REST: Final = re.compile(r"[\w.+/~:$=-]*+", re.ASCII)
 _REST_BACKWARDS: Final = re.compile(r"[\w.+/~:$=-]{0,80}+", re.ASCII)
 # `self.client.send`, `/srv/app/orders/100`, `db.local:5432/orders`, `2026-11-15T12:00:00Z`: no token is all lower case and dots, a
@@ -131,7 +128,7 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
     shape = _shape(text)
     if _RUN not in shape:
         return text
-    clean = _LONG_PLACES.redact(text, sentinels) if _MARKED_RUN in shape else text
+    clean = _LONG_PLACES.redact(text, sentinels) if _LONG_RUN in shape else text
     return sentinels.replace(clean, _found(clean, shape if clean is text else _shape(clean)))
 
 

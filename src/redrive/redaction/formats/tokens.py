@@ -370,8 +370,9 @@ SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
-    # Tokens without a fixed beginning, in long runs of characters only. Those without a fixed part are tried in every long run.
-    ("terraform", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
+    # Tokens without a fixed beginning, in long runs of characters only. Those without a fixed part, or with an equals sign that may
+    # end the run early, are tried in every long run.
+    ("terraform", "", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
     ("newrelic", "NRAL", r"[0-9a-f]{30,36}NRAL"),
     ("mailchimp", "-us", r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"),
     ("mailgun", "", r"[0-9a-h]{32}-[0-9a-h]{8}-[0-9a-h]{8}(?![0-9a-f-])"),
@@ -384,7 +385,7 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     ("azure", "", r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])"),
     ("azure-secret", "Q~", r"[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
     ("gcp-key", ":APA91b", r"[\w-]{11}:APA91b[\w-]{60,}+"),
-    ("dropbox", "AAAAAAAAAA", r"(?=[A-Za-z]{0,10}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}"),
+    ("dropbox", "", r"(?=[A-Za-z]{0,10}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}"),
     ("telegram", ":A", r"[0-9]{6,16}:A[\w-]{28,}+"),
     ("discord", "", r"[MNO](?:(?<![\w.-].)|(?<=\\[nrt].))[\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,45}"),
     ("webex", "_P", r"[A-Za-z0-9]{64}_P[A-Z0-9]{3}_[0-9a-f]{8}-[0-9a-f-]{27}"),
