@@ -112,9 +112,9 @@ SELECT id FROM lanes WHERE paused_at IS NOT NULL;
 jobs.priority, jobs.run_at, jobs.id, jobs.lease_token, jobs.dispatch, jobs.lane_id, jobs.attempt, jobs.round, jobs.snoozes,
     jobs.suspect_count, jobs.crash_count, jobs.restarts, jobs.cancel_asked, jobs.expires_at, jobs.codes,
     coalesce(jobs.input, CASE WHEN jobs.input_from = 0 THEN jobs.payload END,
-        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = jobs.input_from), ''),
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = jobs.input_from), '') AS input,
     CASE WHEN jobs.input IS NOT NULL OR jobs.input_from > 0 THEN coalesce(jobs.payload,
-        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0), '') END,
+        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0), '') END AS payload,
     jobs.key, jobs.owner, jobs.run_id, jobs.origin
 
 -- name: plan_by_index
