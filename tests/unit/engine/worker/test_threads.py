@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from redrive.engine.worker.threads import StageThreads, StoreThread
+from redrive.engine.worker.threads import BLOCKS_SECONDS, StageThreads, StoreThread
 from tests.unit.build import bounded, turns, until
 
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller", default="nobody")
@@ -145,20 +145,23 @@ def test_what_ends_before_a_function_that_blocks_on_the_same_thread_does_not_wai
 
 
 def test_functions_that_block_once_get_their_threads_at_once_the_next_time() -> None:
-    async def is_remembered(threads: StageThreads) -> bool:
-        together = threading.Barrier(30, timeout=10)
-        await ended(threads, [together.wait] * 30)
-        return threads._wanted > 1
+    together, never = threading.Barrier(30, timeout=10), threading.Event()
 
-    async def scene() -> bool:
+    def block() -> None:
+        together.wait()
+        # Who came last has not blocked so far, and the loop may look at that one alone.
+        never.wait(10 * BLOCKS_SECONDS)
+
+    async def scene() -> int:
         threads = StageThreads(30)
         try:
-            # Who came to the barrier last did not block; on a busy machine the loop may have looked at that one alone.
-            return any([await is_remembered(threads) for _ in range(10)])
+            await ended(threads, [block] * 30)
+            await until(lambda: not threads._is_polled)
+            return threads._wanted
         finally:
             threads.close()
 
-    assert bounded(scene())
+    assert bounded(scene()) > 1
 
 
 class Contrived(StageThreads):
