@@ -257,7 +257,7 @@ def test_less_room_than_the_database_has(filed: Redrive, monkeypatch: pytest.Mon
 
     ((level, sentence),) = about(examine(filed.store, limits=Limits(free_min=10)), "disk")
 
-    assert (level, sentence) == ("warn", "1e+03 B free, less than the database has")
+    assert (level, sentence) == ("warn", "1,000 B free, less than the database has")
 
 
 @pytest.mark.sqlite
