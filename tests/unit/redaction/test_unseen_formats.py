@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats from the documentation of providers that the table did not have, in every context; and names in code that look like them.
+"""Formats of providers that the table once did not have, in every context; and names in code that look like them.
 
 A template is text with parts in braces: an alphabet and a length, as in `{hex 32}`.
 """
