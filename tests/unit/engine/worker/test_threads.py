@@ -148,14 +148,19 @@ def test_functions_that_block_once_get_their_threads_at_once_the_next_time() -> 
     together, never = threading.Barrier(30, timeout=10), threading.Event()
 
     def block() -> None:
+        never.wait(10 * BLOCKS_SECONDS)
+
+    def block_together() -> None:
         together.wait()
         # Who came last has not blocked so far, and the loop may look at that one alone.
-        never.wait(10 * BLOCKS_SECONDS)
+        block()
 
     async def scene() -> int:
         threads = StageThreads(30)
         try:
-            await ended(threads, [block] * 30)
+            await ended(threads, [block_together] * 30)
+            # With the next function the loop looks at those that have ended.
+            await ended(threads, [block])
             await until(lambda: not threads._is_polled)
             return threads._wanted
         finally:
