@@ -143,6 +143,24 @@ def test_a_claim_that_finds_too_few_after_its_mark_is_followed_by_one_from_the_b
     assert [one.id for one in last] == [early.id]
 
 
+def test_small_claims_continue_from_the_mark_of_a_larger_one_and_leave_none_themselves(
+    store: PostgresStore,
+) -> None:
+    """A busy worker claims a few jobs many times a second: each time from the beginning would read all that was claimed before."""
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 60, NOW)
+    few = [one.id for one in claim(store, lane, 2, now=NOW)]
+    (early,) = store.submit([new(lane, run_at=NOW - 1)], NOW)
+    after_few = [one.id for one in claim(store, lane, 20, now=NOW)]
+    (later,) = store.submit([new(lane, run_at=NOW - 1)], NOW)
+
+    after_many = [[one.id for one in claim(store, lane, 2, now=NOW + at)] for at in (0, 0.5, 1.5)]
+
+    assert few == [1, 2]
+    assert after_few == [early.id, *range(3, 22)]
+    assert after_many == [[22, 23], [24, 25], [later.id, 26]]
+
+
 def test_many_jobs_are_copied_as_few_are_inserted(store: PostgresStore) -> None:
     (lane,) = lanes_of(store)
     kinds: list[dict[str, object]] = [

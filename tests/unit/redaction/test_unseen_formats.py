@@ -76,6 +76,9 @@ FORMATS = {
     "smtp2go": "api-4{upper_hex 31}",
     "onfido": "api_live.{alnum 11}.{alnum 32}",
     "voiceflow": "VF.DM.{hex 24}.{alnum 16}",
+    # Of nobody: the common form alone is enough.
+    "an unknown provider": "wxyz_7Kq{alnum 8}3{alnum 8}x{alnum 14}",
+    "an unknown provider with a word": "wxyz_bot_R4t{alnum 8}3{alnum 8}x{alnum 10}",
 }
 
 
@@ -108,6 +111,9 @@ def test_hides_formats_that_the_table_did_not_have(provider: str) -> None:
         "replica acme_prod_orders_replica_set_01_primary is behind",
         "queue cluster_prod_eu_west_1_worker_pool_a is empty",
         "backup orders_prod_20261118010203 finished",
+        "step check_TheOrderOfCustomer42IsChargedExactly2Times has passed",
+        "dpl_5WJWYSyB7BpgTj3EuwF37WMRBXBtPQ2iTMJHJBJyRfd is ready",
+        "request req_011CSHoEeqs5C35K2UUqR7Fy of payment pi_3MtwBwLkdIwHu7ix28a3tqPa failed",
     ],
 )
 def test_names_in_code_with_a_word_for_a_token_stay(line: str) -> None:

@@ -400,4 +400,13 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
             r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
         ),
     ),
+    # And of this one: a short name and a long random body. Ids of requests and payments are shorter, but not those of Vercel.
+    (
+        "token",
+        "",
+        (
+            r"(?!dpl_)[a-z][a-z0-9]{1,11}_(?:[a-z]{2,10}_)?(?=[a-z0-9]{0,40}[A-Z])(?=[A-Z0-9]{0,40}[a-z])(?=(?:[A-Za-z]{0,23}[0-9]){2})"
+            r"(?![A-Za-z0-9]*?[a-z]{7})[A-Za-z0-9]{30,}+[\w-]*+"
+        ),
+    ),
 )

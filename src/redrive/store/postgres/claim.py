@@ -17,8 +17,8 @@ from msgspec import Struct
 from redrive.store.postgres.session import Session, columns_of
 from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Row
 
-MARK_MIN: Final = 100
-"""A lane gets a mark when a claim takes so many jobs of it; with fewer, walking from the beginning costs little."""
+MARK_MIN: Final = 16
+"""A lane gets a mark from a claim of so many jobs; whoever never claims as many is not in a hurry."""
 PATIENCE_SECONDS: Final = (1.0, 60.0)
 """For how long claims continue from a mark; twice as long each time that nothing is found before it."""
 
@@ -129,8 +129,11 @@ def _send_lanes(
 
     def rows() -> list[Row]:
         found = cursor.fetchall()
-        if marks or len(found) >= MARK_MIN:
-            _set_marks(marks, wanted, from_mark, found, now)
+        if len(found) < min(most, sum(wanted.values())):
+            # Perhaps there is more before the marks.
+            marks.clear()
+        elif marks or len(found) >= MARK_MIN:
+            _set_marks(marks, from_mark, found, now)
         return found
 
     return rows
@@ -140,21 +143,15 @@ def _start(lane: LaneId, marks: Marks, from_mark: Container[LaneId]) -> Row:
     return marks[lane].turn if lane in from_mark else _FIRST
 
 
-def _set_marks(
-    marks: Marks, wanted: dict[LaneId, int], from_mark: Container[LaneId], found: Sequence[Row], now: float
-) -> None:
+def _set_marks(marks: Marks, from_mark: Container[LaneId], found: Sequence[Row], now: float) -> None:
     turns: dict[LaneId, list[Row]] = {}
     for row in found:
         turns.setdefault(cast("LeasedJob", row)[5], []).append(_turn(row))
-    full = len(found) >= sum(wanted.values())
-    for lane in wanted:
-        taken = turns.get(lane, ())
+    for lane, taken in turns.items():
         before = marks.get(lane)
-        if len(taken) < MARK_MIN and not (full and lane in from_mark and not taken):
-            marks.pop(lane, None)
-        elif lane in from_mark and before is not None:
-            before.turn = max(taken, default=before.turn)
-        else:
+        if lane in from_mark and before is not None:
+            before.turn = max(taken)
+        elif before is not None or len(found) >= MARK_MIN:
             first, longest = PATIENCE_SECONDS
             is_quiet = before is not None and min(taken) > before.turn
             patience = min(2 * before.patience, longest) if before is not None and is_quiet else first
