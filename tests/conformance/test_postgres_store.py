@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import sys
@@ -24,6 +25,7 @@ from redrive.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
+from redrive.ops.upkeep.migrations import schema_state
 from redrive.store.postgres.connection import address_of, error_of
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.records import ClaimRequest
@@ -485,10 +487,14 @@ def test_an_error_of_the_driver_is_one_of_the_store(
     assert "postgresql://ann@db/shop?schema=jobs" in str(found)
 
 
-def test_without_the_driver_an_address_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "redrive.store.postgres.store", None)
-    monkeypatch.delattr("redrive.store.postgres.store", raising=False)
+@pytest.mark.parametrize("use", [connect, functools.partial(schema_state, partition_attempts=True)])
+def test_without_the_driver_an_address_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, use: Callable[[str], object]
+) -> None:
+    for name in ("store", "connection"):
+        monkeypatch.setitem(sys.modules, f"redrive.store.postgres.{name}", None)
+        monkeypatch.delattr(f"redrive.store.postgres.{name}", raising=False)
 
     with pytest.raises(ConfigurationError, match="needs psycopg") as error:
-        connect("postgresql://ann@db/shop")
+        use("postgresql://ann@db/shop")
     assert "redrive[postgres]" in str(error.value)

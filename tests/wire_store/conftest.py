@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 import trustme
 
+from tests.databases import Schemas
 from tests.wire_store import sockets
 from tests.wire_store.servers import Nats, Postgres
 
@@ -70,3 +73,14 @@ def resetting_port() -> Iterator[int]:
 def closing_port() -> Iterator[int]:
     with sockets.listening(sockets.hang_up) as port:
         yield port
+
+
+@pytest.fixture
+def effects(schemas: Schemas, url: str) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
+    """A schema of the application, beside the one of redrive at `url`."""
+    name = f"{url.rpartition('=')[2]}_shop"
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}; SET search_path TO {name}")
+        db.execute("CREATE TABLE effects (number bigint, later bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+        yield db
+        db.execute(f"DROP SCHEMA {name} CASCADE")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -34,16 +34,6 @@ def url(schemas: Schemas) -> str:
 def rd(url: str) -> Iterator[Redrive]:
     with connect(url) as opened:
         yield opened
-
-
-@pytest.fixture
-def effects(schemas: Schemas, url: str) -> Generator[Effects]:
-    name = f"{schema_of(url)}_shop"
-    with psycopg.connect(schemas.server, autocommit=True) as db:
-        db.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}; SET search_path TO {name}")
-        db.execute("CREATE TABLE effects (number bigint, later bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)")
-        yield db
-        db.execute(f"DROP SCHEMA {name} CASCADE")
 
 
 @pytest.fixture

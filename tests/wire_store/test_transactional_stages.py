@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -44,19 +44,6 @@ def url(schemas: Schemas) -> str:
 def rd(url: str) -> Iterator[Redrive]:
     with connect(url) as opened:
         yield opened
-
-
-@pytest.fixture
-def effects(schemas: Schemas, url: str) -> Generator[Effects]:
-    """A schema of the application, which is first on the search path of its role."""
-    name = f"{url.rpartition('=')[2]}_shop"
-    with psycopg.connect(schemas.server, autocommit=True) as db:
-        db.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}; SET search_path TO {name}")
-        db.execute(
-            "CREATE TABLE effects (number bigint, unique_later bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)"
-        )
-        yield db
-        db.execute(f"DROP SCHEMA {name} CASCADE")
 
 
 def rows(effects: Effects) -> list[int]:

@@ -38,8 +38,8 @@ class SchemaState:
 
 def schema_state(database: Database, *, partition_attempts: bool = False) -> SchemaState:
     """Return the schema version of a database and the SQL it lacks; raises SchemaMismatchError for a newer one."""
-    asked = partitioning(database) if partition_attempts else ""
     found, known = version_of(database), known_version()
+    asked = partitioning(database) if partition_attempts else ""
     if found > known:
         raise SchemaMismatchError(database=name_of(database), found=found, known=known)
     return SchemaState(
