@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a worker's commit, the same for every store: what it may claim, which jobs continue in place, and what it answers.
 
-A job continues in place if its stage is done and the same worker leases it for its next stage in the same commit. It skips the
-queue: one row is written instead of two. It counts against what the worker wants, so that limits hold as for any other claim. How
-a plan is carried out is each store's own.
+A job continues in place if the same worker leases it again in the commit that settles it: for its next stage, or for the next
+attempt of the same one if that is due already. It skips the queue: one row is written instead of two. It counts against what the
+worker wants, so that limits hold as for any other claim. How a plan is carried out is each store's own.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Continuation:
     def __init__(self, want: ClaimRequest, paused: Container[LaneId], *, token: int, now: float) -> None:
         self._want = want
         self._token = token
+        self._now = now
         self.terms: Row = (token, now)
         """Their new lease token, and since when."""
         self.taken: dict[JobId, ClaimedJob] = {}
@@ -56,20 +57,35 @@ class Continuation:
         """Take this job if there is room, and return whether; if not, it has to queue."""
         lane, job = one.lane, one.job
         room = self._room.get(lane, 0)
-        if room <= 0 or one.value is None or len(self.taken) >= self._want.limit or job.id in self.taken:
+        if room <= 0 or len(self.taken) >= self._want.limit or job.id in self.taken:
             # The last case is a settlement of an earlier dispatch, which the fence will refuse.
+            return False
+        if not self._may_continue(one):
             return False
         if lane not in self._want.batched:
             if self._slots <= 0:
                 return False
             self._slots -= 1
         self._room[lane] = room - 1
-        payload = job.input if job.payload is None else job.payload
-        begun = (job.id, self._token, job.dispatch + 1, lane, 1, job.round)
-        self.taken[job.id] = ClaimedJob(
-            *begun, 0, 0, 0, job.restarts, 0, job.expires_at, None, one.value, payload, job.about
-        )
+        self.taken[job.id] = self._leased_again(one)
         return True
+
+    def _may_continue(self, one: Settlement) -> bool:
+        """Return whether there is a next stage, or the next attempt is due; under suspicion it queues: it may have to run alone."""
+        if one.outcome == "ok":
+            return one.value is not None
+        return one.outcome == "retry" and one.run_at <= self._now and not (one.suspects or one.crashes)
+
+    def _leased_again(self, one: Settlement) -> ClaimedJob:
+        job = one.job
+        begun = (job.id, self._token, job.dispatch + 1, one.lane)
+        if one.value is None:
+            counts, codes, values = (one.attempt, job.round, one.snoozes), one.codes, (job.input, job.payload)
+        else:
+            # A new stage: nothing has failed in it yet.
+            payload = job.input if job.payload is None else job.payload
+            counts, codes, values = (1, job.round, 0), None, (one.value, payload)
+        return ClaimedJob(*begun, *counts, 0, 0, job.restarts, 0, job.expires_at, codes, *values, job.about)
 
     def mark_cancelled(self, jobs: Iterable[JobId]) -> None:
         """Mark the jobs that somebody asked to cancel while their stage ran."""

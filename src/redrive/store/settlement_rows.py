@@ -6,9 +6,14 @@ A value is passed as a bytearray, because `sqlite3` looks for an adapter of byte
 
 from __future__ import annotations
 
+from typing import Final
+
 from redrive.core.lifecycle import JobState
 from redrive.store.plan import Continuation
 from redrive.store.records import INLINE_MAX, Letter, Row, Settlement
+
+IN_PLACE: Final = frozenset({"continue_in_place", "retry_in_place"})
+"""The updates of jobs that continue in place."""
 
 
 def is_large(one: Settlement) -> bool:
@@ -25,9 +30,6 @@ def update_of(one: Settlement, in_place: Continuation) -> tuple[str, Row]:
     """Return the name of the update for this settlement, and its row; a job that can continue in place is taken for it."""
     job, status = one.job, one.status
     fence = (job.id, job.token, job.dispatch)
-    if status is JobState.QUEUED and one.outcome == "ok":
-        row = (*fence, one.lane, _inline(one))
-        return ("continue_in_place", row) if in_place.take(one) else ("advance", (*row, one.run_at))
     match status:
         case JobState.COMPLETE if is_large(one):
             return "complete_large", (*fence, one.ended_at)
@@ -38,8 +40,22 @@ def update_of(one: Settlement, in_place: Continuation) -> tuple[str, Row]:
         case JobState.CANCELLED | JobState.SKIPPED:
             return "end", (*fence, one.ended_at, status.value)
         case _:
-            counts = (one.attempt, one.snoozes, _codes_of(one), one.outcome, one.suspects, one.crashes)
-            return "requeue", (*fence, one.run_at, *counts, one.ended_at)
+            return _update_of_queued(one, fence, in_place)
+
+
+def _update_of_queued(one: Settlement, fence: Row, in_place: Continuation) -> tuple[str, Row]:
+    if one.outcome == "ok":
+        row = (*fence, one.lane, _inline(one))
+        return ("continue_in_place", row) if in_place.take(one) else ("advance", (*row, one.run_at))
+    counts = (one.attempt, one.snoozes, _codes_of(one))
+    if in_place.take(one):
+        return "retry_in_place", (*fence, *counts)
+    return "requeue", (*fence, one.run_at, *counts, one.outcome, one.suspects, one.crashes, one.ended_at)
+
+
+def terms_of(statement: str, in_place: Continuation) -> Row:
+    """Return what an update takes besides its rows: of jobs that continue in place, their new lease."""
+    return in_place.terms if statement in IN_PLACE else ()
 
 
 def _codes_of(one: Settlement) -> bytearray | None:

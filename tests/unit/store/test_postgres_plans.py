@@ -117,6 +117,10 @@ COMMITS: dict[str, tuple[tuple[object, ...], set[str]]] = {
         (9, 1.0, *columns_of("continue_in_place", [(*FENCE, 2, b"1")] * 500)),
         {"jobs_pkey"},
     ),
+    "retry_in_place": (
+        (9, 1.0, *columns_of("retry_in_place", [(*FENCE, 2, 0, b"{}")] * 500)),
+        {"jobs_pkey"},
+    ),
     "requeue": (
         tuple(columns_of("requeue", [(*FENCE, 1.0, 2, 0, b"{}", "retry", 0, 0, 1.0)] * 500)),
         {"jobs_pkey"},

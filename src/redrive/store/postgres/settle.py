@@ -29,6 +29,7 @@ from redrive.store.settlement_rows import (
     is_plain_success,
     letter_row,
     plain_attempt,
+    terms_of,
     update_of,
 )
 
@@ -89,7 +90,7 @@ def settle_at_once(
     # In one order, so that two who change the same jobs wait for each other rather than in a circle.
     ordered = sorted(done, key=lambda one: one.job.id)
     for name, rows in _updates(ordered, in_place).items():
-        db.change_rows(name, rows, in_place.terms if name == "continue_in_place" else ())
+        db.change_rows(name, rows, terms_of(name, in_place))
     _record(db, worker, ordered)
     _write_beside(db, ordered, insert)
 
@@ -126,8 +127,7 @@ def settle_one_by_one(
 def _change(db: Session, done: Sequence[Settlement], in_place: Continuation) -> bool:
     """Change the jobs; return whether all were still fenced."""
     return all(
-        db.execute_rows(name, rows, in_place.terms if name == "continue_in_place" else ()).rowcount
-        == len(rows)
+        db.execute_rows(name, rows, terms_of(name, in_place)).rowcount == len(rows)
         for name, rows in _updates(done, in_place).items()
     )
 

@@ -32,6 +32,13 @@ UPDATE jobs SET lane_id = v.lane_id, input = v.input, input_from = CASE WHEN v.i
 FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[]) AS v (id, token, dispatch, lane_id, input)
 WHERE jobs.id = v.id AND jobs.lease_token = v.token AND jobs.dispatch = v.dispatch;
 
+-- name: retry_in_place
+-- $1: the new lease_token; $2: now
+UPDATE jobs SET run_at = $2, lease_token = $1, dispatch = jobs.dispatch + 1, last_attempt_at = $2, attempt = v.attempt, snoozes = v.snoozes,
+    codes = v.codes
+FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[]) AS v (id, token, dispatch, attempt, snoozes, codes)
+WHERE jobs.id = v.id AND jobs.lease_token = v.token AND jobs.dispatch = v.dispatch;
+
 -- name: requeue
 UPDATE jobs SET status = CASE WHEN cancel_asked = 1 THEN 'cancelled' ELSE 'queued' END,
     finished_at = CASE WHEN cancel_asked = 1 THEN v.ended_at END, run_at = v.run_at, attempt = v.attempt, snoozes = v.snoozes,

@@ -62,7 +62,7 @@ def settle_at_once(
             statement, row = settlement_rows.update_of(one, in_place)
             updates.setdefault(statement, []).append(row)
         for statement, rows in updates.items():
-            if execute_rows(db, statement, rows, _terms(statement, in_place)) != len(rows):
+            if execute_rows(db, statement, rows, settlement_rows.terms_of(statement, in_place)) != len(rows):
                 raise NotAtOnceError
         _record(db, worker, others)
         for one in others:
@@ -82,7 +82,7 @@ def settle_one_by_one(
         is_taken = False
         db.execute("SAVEPOINT one")
         try:
-            if execute_rows(db, statement, [row], _terms(statement, in_place)) == 1:
+            if execute_rows(db, statement, [row], settlement_rows.terms_of(statement, in_place)) == 1:
                 _record(db, worker, [one])
                 _write_beside(db, one, insert)
                 is_taken = True
@@ -92,7 +92,7 @@ def settle_one_by_one(
             db.execute("ROLLBACK TO one")
             broken.append(one.job.id)
         db.execute("RELEASE one")
-        if statement == "continue_in_place" and not is_taken:
+        if statement in settlement_rows.IN_PLACE and not is_taken:
             in_place.drop(one.job.id)
     return tuple(lost), tuple(broken)
 
@@ -160,10 +160,6 @@ def _close_recovered(db: sqlite3.Connection, done: Sequence[Settlement]) -> None
         jobs = [(one.job.id,) for one in ended]
         execute_rows(db, "count_recovered", jobs)
         execute_rows(db, "close_recovered", jobs, (max(one.ended_at for one in ended),))
-
-
-def _terms(statement: str, in_place: Continuation) -> Row:
-    return in_place.terms if statement == "continue_in_place" else ()
 
 
 def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> None:

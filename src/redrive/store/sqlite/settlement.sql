@@ -45,6 +45,13 @@ UPDATE jobs SET lane_id = v.column4, input = v.column5, input_from = CASE WHEN v
     suspect_count = 0, crash_count = 0, progress = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
+-- name: retry_in_place
+-- ?1: the new lease_token; ?2: now
+-- row: id, lease_token, dispatch, attempt, snoozes, codes
+UPDATE jobs SET run_at = ?2, lease_token = ?1, dispatch = jobs.dispatch + 1, last_attempt_at = ?2, attempt = v.column4, snoozes = v.column5,
+    codes = v.column6
+FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
+
 -- name: requeue
 -- row: id, lease_token, dispatch, run_at, attempt, snoozes, codes, waiting, suspect_count, crash_count, ended_at
 UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,

@@ -51,6 +51,41 @@ class RowTests(Scene):
 
         agree([each.cancel_asked for each in answer.claimed], [1])
 
+    def test_a_retry_that_is_due_continues_in_place(self, store: Store) -> None:
+        """With what it has spent, and with its values, however large they are."""
+        one = build.taken(store, payload=b'"x"' * 5_000)
+        failed = build.retry(one, at=NOW, codes=b'{"NETWORK_RESET":1}', snoozes=2)
+
+        (again,) = build.exchange(store, "w1", [failed], ClaimRequest((one.lane,), 1)).claimed
+
+        agree((again.id, again.attempt, again.dispatch, again.snoozes), (one.id, 2, 2, 2))
+        agree((again.input, again.payload, again.codes), (one.input, None, b'{"NETWORK_RESET":1}'))
+        seen = build.facts(store, one.id)
+        agree((seen.status, seen.attempt, seen.dispatch, seen.waiting), ("processing", 2, 2, None))
+        agree(build.attempts(store, one.id, "dispatch", "outcome"), [(1, "retry")])
+        build.exchange(store, "w1", [build.settlement(again)])
+        agree(build.facts(store, one.id).status, "complete")
+
+    @pytest.mark.parametrize(("at", "room"), [(NOW + 1, 1), (NOW, 0)])
+    def test_a_retry_queues_that_is_not_due_or_has_no_room(self, store: Store, at: float, room: int) -> None:
+        """As all that waits."""
+        one = build.taken(store)
+
+        answer = build.exchange(store, "w1", [build.retry(one, at=at)], ClaimRequest((one.lane,), room))
+
+        seen = build.facts(store, one.id)
+        agree((answer.claimed, seen.status, seen.waiting, seen.attempt), ((), "queued", "retry", 2))
+
+    @pytest.mark.parametrize(("suspects", "crashes"), [(1, 0), (0, 1)])
+    def test_a_retry_under_suspicion_stays_under_it(self, store: Store, suspects: int, crashes: int) -> None:
+        """It is claimed from the queue, because it may have to run alone."""
+        one = build.taken(store)
+        failed = build.retry(one, at=NOW, suspects=suspects, crashes=crashes)
+
+        (again,) = build.exchange(store, "w1", [failed], ClaimRequest((one.lane,), 1)).claimed
+
+        agree((again.attempt, again.suspects, again.crashes), (2, suspects, crashes))
+
     def test_a_job_has_its_first_start_and_no_reason_to_wait_while_it_runs(self, store: Store) -> None:
         """However often it is started."""
         one = build.taken(store)
