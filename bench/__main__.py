@@ -30,6 +30,7 @@ CASES = (
     "limits",
     "telemetry",
     "postgres",
+    "space",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -42,6 +42,8 @@ GOALS: tuple[Goal, ...] = (
     Goal("three stages", "redrive", ("DBOS",), 100),
     Goal("fails once", "redrive", ("pgqueuer",), 10),
     Goal("submit, 1,000 per commit", "redrive, submit_many", ("bare",), 0.5),
+    Goal("a foreign transaction for five minutes", "while it is open", ("before",), 0.6),
+    Goal("a foreign transaction for five minutes", "two minutes after", ("before",), 0.9),
     Goal("memory of a run", "over 1,000,000 items", ("over 200,000 items",), 1 / 1.1),
 )
 
