@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from redrive.config import count_in
 
@@ -23,33 +23,27 @@ def measured(database_url: str | None, host: str, port: int | None, folder: str 
         from redrive.telemetry.worker_metrics import WorkerMetrics
 
         install(WorkerMetrics())
-    if port is None:
+    with ExitStack() as stack:
+        if port is not None:
+            _serve(stack, database_url, host, port)
         yield
-        return
-    from redrive.telemetry import Metrics
-
-    with closing(Metrics(database_url)) as metrics:
-        end = metrics.serve(host, port)
-        try:
-            yield
-        finally:
-            end()
 
 
 @contextmanager
 def measured_processes(database_url: str | None, host: str, port: int | None) -> Generator[str | None]:
     """Serve the metrics of processes that are about to be started, if a port is given; yield the folder to count in."""
-    if port is None:
-        yield None
-        return
+    folder = None
+    with ExitStack() as stack:
+        if port is not None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="redrive-metrics-"))
+            _serve(stack, database_url, host, port, folder)
+        yield folder
+
+
+def _serve(
+    stack: ExitStack, database_url: str | None, host: str, port: int, folder: str | None = None
+) -> None:
     from redrive.telemetry import Metrics
 
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-metrics-") as folder,
-        closing(Metrics(database_url, folder=folder)) as metrics,
-    ):
-        end = metrics.serve(host, port)
-        try:
-            yield folder
-        finally:
-            end()
+    metrics = stack.enter_context(closing(Metrics(database_url, folder=folder)))
+    stack.callback(metrics.serve(host, port))

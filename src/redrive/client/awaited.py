@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Async faces of the nouns of a connection, made from the sync ones: nothing is written twice.
+"""Faces of the nouns of a connection; the async ones are made from the sync ones: nothing is written twice.
 
 `awaited` takes a method of a sync face, with its signature and docstring, and calls it on a thread, so that the loop never waits
 for a disk. Only methods that return something else in async code are written out.
@@ -12,10 +12,19 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Concatenate, Final, Generic, ParamSpec, TypeVar
 
+from redrive.store.protocol import Store
+
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Face:
+    """The use cases of a noun, on one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
 
 class AsyncFace(Generic[F_co]):

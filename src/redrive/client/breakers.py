@@ -6,18 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.awaited import AsyncFace, Face, awaited
 from redrive.client.options import ActorOptions, actor_of
 from redrive.ops import breakers
 from redrive.ops.breakers import BreakerFacts
-from redrive.store.protocol import Store
 
 
-class Breakers:
+class Breakers(Face):
     """The breakers that workers share. `new=True` allows a name that no worker has stored yet; else UnknownNameError."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def list(self) -> Sequence[BreakerFacts]:
         """Return the breakers that have seen a failure, or were changed by hand, by name."""

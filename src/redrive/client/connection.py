@@ -11,7 +11,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, cast
 
 import msgspec
@@ -117,13 +116,9 @@ class Redrive:
         self._submissions = Submissions(store)
 
     def __enter__(self) -> Self:
-        """Return the connection itself."""
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _exc: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        """Close it."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> AsyncRedrive:
@@ -132,10 +127,7 @@ class Redrive:
 
         return AsyncRedrive(self)
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _exc: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        """Close it."""
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
-from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.awaited import AsyncFace, Face, awaited
 from redrive.client.job import AsyncJob, Job
 from redrive.client.options import ActorOptions, actor_of
 from redrive.core.failure import Failure
@@ -25,15 +25,11 @@ from redrive.ops.jobs.facts import jobs_of_owner
 from redrive.ops.jobs.inspect import JobDetails, JobFilter
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.jobs.values import Part, read_value
-from redrive.store.protocol import Store
 from redrive.store.statements.jobs import JobFacts, JobLine
 
 
-class JobView:
+class JobView(Face):
     """What is known about the jobs of a store."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def list(
         self,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Unpack
 
+from redrive.client.awaited import Face
 from redrive.client.options import ActorOptions, FilterOptions, actor_of, filter_of
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.release import by_name
@@ -16,15 +17,11 @@ from redrive.ops.letters.edit import Change, EditResult
 from redrive.ops.letters.edit_history import EditHistory, edit_history
 from redrive.ops.letters.freeze import FrozenSet
 from redrive.ops.replay.validation import Validation, validate
-from redrive.store.protocol import Store
 from redrive.store.records import Part
 
 
-class LetterValues:
+class LetterValues(Face):
     """The values of dead letters; an edit keeps the original."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def edit(
         self, letter: int, *, actor: str = "api", reason: str | None = None, **change: Unpack[Change]

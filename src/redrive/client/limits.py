@@ -6,18 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.awaited import AsyncFace, Face, awaited
 from redrive.client.options import ActorOptions, actor_of
 from redrive.ops import limits
 from redrive.ops.limits import LimitFacts
-from redrive.store.protocol import Store
 
 
-class Limits:
+class Limits(Face):
     """The limits that workers share. A name that no worker has recorded raises UnknownNameError."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def list(self) -> Sequence[LimitFacts]:
         """Return the limits that workers have recorded or used, by name and key."""

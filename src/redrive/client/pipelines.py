@@ -6,18 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.awaited import AsyncFace, Face, awaited
 from redrive.client.options import ActorOptions, actor_of
 from redrive.ops import pipelines
 from redrive.ops.pipelines import PipelineFacts, WorkerFacts
-from redrive.store.protocol import Store
 
 
-class Pipelines:
+class Pipelines(Face):
     """The pipelines of a store, by name. An unknown one raises UnknownNameError, which names those that are known."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def list(self) -> Sequence[PipelineFacts]:
         """Return pipelines by name, with their stages, queued jobs and workers."""

@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.awaited import AsyncFace, Face, awaited
 from redrive.client.options import ActorOptions, FilterOptions, actor_of, filter_of
 from redrive.core.replay import CANARY, plan_of
 from redrive.ops.audit import Actor
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
-from redrive.store.protocol import Store
 
 
-class Replays:
+class Replays(Face):
     """Replays of many dead letters, which workers drive."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def start(
         self,

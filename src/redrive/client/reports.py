@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.awaited import AsyncFace, Face, awaited
 from redrive.ops.reports import reports
 from redrive.ops.reports.reports import Account, Bucket, ErrorReport, Scope
-from redrive.store.protocol import Store
 from redrive.store.statements.reports import StageReport
 
 
-class Reports:
+class Reports(Face):
     """Many jobs summed up: of everything, one pipeline, one stage of it, or one run.
 
     A pipeline, a stage or a run that is not known here raises ConfigurationError or RunError, which name those that are.
     """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def retries(
         self, *, pipeline: str | None = None, stage: str | None = None, run: int | None = None

@@ -10,22 +10,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Unpack
 
-from redrive.client.awaited import AsyncFace, awaited
+from redrive.client.awaited import AsyncFace, Face, awaited
 from redrive.client.options import ActorOptions, actor_of
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.retention import Retention
 from redrive.ops import schedules
 from redrive.ops.schedules import ScheduleOptions
 from redrive.ops.upkeep.prune import schedule_prune
-from redrive.store.protocol import Store
 from redrive.store.statements.runs import Schedule
 
 
-class Schedules:
+class Schedules(Face):
     """The schedules of a store."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def add(
         self,

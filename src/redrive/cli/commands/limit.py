@@ -19,19 +19,7 @@ from redrive.ops import limits
 app = typer.Typer(help="List limits; set, pause or resume them.", no_args_is_help=True)
 
 Key = Annotated[str, typer.Option("--key", help="Only this key of the limit.")]
-COLUMNS = (
-    "name",
-    "key",
-    "rate",
-    "burst",
-    "tokens",
-    "concurrency",
-    "slots",
-    "status",
-    "until",
-    "refused_at",
-    "is_set",
-)
+COLUMNS = "name key rate burst tokens concurrency slots status until refused_at is_set".split()
 
 
 @app.command("list")

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Final, Literal, cast
+from typing import Annotated, Literal, cast
 
 import msgspec
 import typer
@@ -47,11 +47,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import check_size
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport
-from redrive.errors import (
-    ConfigurationError,
-    FailureBudgetExceededError,
-    RedriveError,
-)
+from redrive.errors import ConfigurationError, FailureBudgetExceededError, RedriveError
 from redrive.ops import runs
 from redrive.ops.audit import present_user
 from redrive.store.statements import runs as run_sql
@@ -60,17 +56,6 @@ app = typer.Typer(help="Run many items through a pipeline and account for each."
 
 RunId = Annotated[int, typer.Argument(metavar="ID", help="The run's id.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", help="Stages that run at once.")]
-
-_ENDS: Final = {
-    "completed": DONE,
-    "partial_success": FAILED,
-    "failed": FAILED,
-    "aborted": FAILED,
-    "paused": HELD,
-    "running": HELD,
-    "cancelled": FAILED,
-}
-
 
 FailureShare = typer.Option("--failure-budget", help="Stop when more than this share of items has failed.")
 CheckEvery = typer.Option("--check-every", help="Check the budget each time this many items have ended.")
@@ -152,13 +137,12 @@ def resume(
         "on_exceeded": on_budget,
     }
     with open_database(database_url) as rd:
-        options = _with_budget(rd.runs.options(run), budget)
-        if options.target is None and target is None and items is None and rd.runs.is_fed(run):
+        options, is_fed = _with_budget(rd.runs.options(run), budget), rd.runs.is_fed(run)
+        if options.target is None and target is None and items is None and is_fed:
             # It was not started here: its workers continue it.
             print_facts(_facts_of(rd.runs.resume(run, actor=present_user())), output)
             return
         # A run that has read its file to the end does not need it; one that is given is compared all the same.
-        is_fed = rd.runs.is_fed(run)
         where, source = target or options.target, items or (None if is_fed else options.source)
         for field, given in (("--target", where), ("--items", "" if is_fed else source)):
             if given is None:
@@ -188,19 +172,7 @@ def list_(*, limit: Limit = 20, database_url: Database = None, output: Output = 
     """List runs, newest first."""
     with open_database(database_url) as rd:
         found = [_facts_of(report) for report in rd.runs.latest(limit)]
-    columns = (
-        "id",
-        "pipeline",
-        "status",
-        "total",
-        "succeeded",
-        "dead",
-        "cancelled",
-        "skipped",
-        "open",
-        "label",
-        "reason",
-    )
+    columns = "id pipeline status total succeeded dead cancelled skipped open label reason".split()
     print_rows(found, columns, output, empty="no runs")
 
 
@@ -303,9 +275,12 @@ def _drive(
                 print_message(str(note))
             raise
     print_facts(_facts_of(report), output)
-    if report.status in {"running", "paused"}:
+    is_open = report.status in {"running", "paused"}
+    if is_open:
         print_message(f"run {report.id} has not ended: redrive run resume {report.id}")
-    return _ENDS[report.status] if code is None else code
+    if code is not None:
+        return code
+    return HELD if is_open else DONE if report.status == "completed" else FAILED
 
 
 def _values(pipeline: Pipeline, source: str) -> Iterator[object]:

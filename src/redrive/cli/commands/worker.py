@@ -20,6 +20,7 @@ from typing import Annotated, Final, Literal, NoReturn
 
 import typer
 
+from redrive.cli.input.action import option_group
 from redrive.cli.input.options import Database
 from redrive.cli.input.targets import import_pipelines
 from redrive.cli.metrics import measured, measured_processes
@@ -49,103 +50,76 @@ WAIT_MAX: Final = 5.0
 """The longest time between two tries to connect."""
 
 
-Metrics = Annotated[
-    int | None,
-    typer.Option(
-        "--metrics",
-        metavar="PORT",
-        help="Port on which Prometheus scrapes the metrics of all processes; see also /metrics of the health port.",
-    ),
-]
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"] | None,
-    typer.Option(
-        "--log-level",
-        help="The lowest level to log, of all libraries. Default: info of redrive and your own package, warnings of others.",
-    ),
-]
-LogFormat = Annotated[
-    Literal["text", "json"], typer.Option("--log-format", help="Lines for people, or one JSON object each.")
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """What was typed about a worker."""
+
+    concurrency: Annotated[int, typer.Option("--concurrency", help="Stages that run at once.")] = 64
+    processes: Annotated[int, typer.Option("--processes", help="Worker processes to keep running.")] = 1
+    lease: Annotated[
+        float, typer.Option("--lease", help="Seconds without a heartbeat until a worker counts as dead.")
+    ] = 30.0
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when no jobs are queued.")] = False
+    hold_max: Annotated[
+        float, typer.Option("--hold-max", help="With --until-idle: seconds to wait for held jobs.")
+    ] = 0.0
+    health_port: Annotated[
+        int | None,
+        typer.Option("--health-port", help="Port of the health check; more processes use the next ones."),
+    ] = None
+    health_host: Annotated[
+        str, typer.Option("--health-host", help="Address of the health check and of the metrics.")
+    ] = LOOPBACK
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics",
+            metavar="PORT",
+            help="Port on which Prometheus scrapes the metrics of all processes; see also /metrics of the health port.",
+        ),
+    ] = None
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(
+            "--log-level",
+            help="The lowest level to log, of all libraries. Default: info of redrive and your own package, warnings of others.",
+        ),
+    ] = None
+    log_format: Annotated[
+        Literal["text", "json"],
+        typer.Option("--log-format", help="Lines for people, or one JSON object each."),
+    ] = "text"
+    lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True)] = None
+    count_in: Annotated[str | None, typer.Option("--count-in", hidden=True)] = None
+    database_url: Database = None
 
 
+@option_group("how", WorkerOptions, is_last=True)
 def worker(
     targets: Annotated[
         list[str],
         typer.Argument(metavar="MODULE:PIPELINE...", help="The pipelines, such as shop.flows:orders."),
     ],
     *,
-    concurrency: Annotated[int, typer.Option("--concurrency", help="Stages that run at once.")] = 64,
-    processes: Annotated[int, typer.Option("--processes", help="Worker processes to keep running.")] = 1,
-    lease: Annotated[
-        float, typer.Option("--lease", help="Seconds without a heartbeat until a worker counts as dead.")
-    ] = 30.0,
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when no jobs are queued.")] = False,
-    hold_max: Annotated[
-        float, typer.Option("--hold-max", help="With --until-idle: seconds to wait for held jobs.")
-    ] = 0.0,
-    health_port: Annotated[
-        int | None,
-        typer.Option("--health-port", help="Port of the health check; more processes use the next ones."),
-    ] = None,
-    health_host: Annotated[
-        str, typer.Option("--health-host", help="Address of the health check and of the metrics.")
-    ] = LOOPBACK,
-    metrics: Metrics = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = "text",
-    lifeline: Annotated[int | None, typer.Option("--lifeline", hidden=True)] = None,
-    count_in: Annotated[str | None, typer.Option("--count-in", hidden=True)] = None,
-    database_url: Database = None,
+    how: WorkerOptions,
 ) -> None:
     """Run the jobs of some pipelines until stopped by a signal."""
-    log_to_standard_error(log_level, log_format)
+    log_to_standard_error(how.log_level, how.log_format)
     pipelines = import_pipelines(targets)
-    if log_level is None:
+    if how.log_level is None:
         log_own_packages(pipelines)
-    whole("--processes", processes, minimum=1, fix="1 is the default.")
-    if health_port is not None:
-        check_port("--health-port", health_port, further=processes - 1)
-    if metrics is not None:
-        check_port("--metrics", metrics)
-    if lifeline is not None:
-        stop_with(lifeline)
-    how = _Settings(
-        concurrency=concurrency,
-        lease=lease,
-        until_idle=until_idle,
-        hold_max=hold_max,
-        host=health_host,
-        health_port=health_port,
-        metrics=metrics,
-        log_level=log_level,
-        log_format=log_format,
-        count_in=count_in,
-        database_url=database_url,
-    )
-    raise typer.Exit(_supervise(targets, processes, how) if processes > 1 else _work(pipelines, how))
+    whole("--processes", how.processes, minimum=1, fix="1 is the default.")
+    if how.health_port is not None:
+        check_port("--health-port", how.health_port, further=how.processes - 1)
+    if how.metrics is not None:
+        check_port("--metrics", how.metrics)
+    if how.lifeline is not None:
+        stop_with(how.lifeline)
+    raise typer.Exit(_supervise(targets, how) if how.processes > 1 else _work(pipelines, how))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
-    """The options of a worker."""
-
-    concurrency: int
-    lease: float
-    until_idle: bool
-    hold_max: float
-    host: str
-    health_port: int | None
-    metrics: int | None
-    log_level: str | None
-    log_format: str
-    count_in: str | None
-    database_url: str | None
-
-
-def _work(pipelines: Sequence[Pipeline], how: _Settings) -> int:
-    """Work in this process."""
-    counting = measured(how.database_url, how.host, how.metrics, how.count_in)
+def _work(pipelines: Sequence[Pipeline], how: WorkerOptions) -> int:
+    counting = measured(how.database_url, how.health_host, how.metrics, how.count_in)
     with connect_when_started(how.database_url, is_awaited=not how.until_idle) as rd, counting:
         _report_served(rd, pipelines)
         ending = rd.work(
@@ -154,7 +128,7 @@ def _work(pipelines: Sequence[Pipeline], how: _Settings) -> int:
             lease=how.lease,
             until_idle=how.until_idle,
             hold_max=how.hold_max,
-            health=None if how.health_port is None else (how.host, how.health_port),
+            health=None if how.health_port is None else (how.health_host, how.health_port),
         )
     if ending == "held":
         print_message("all jobs that are left are held: redrive doctor reports why")
@@ -193,14 +167,13 @@ def _end_on_signals(stack: ExitStack) -> None:
         stack.callback(signal.signal, number, signal.signal(number, end))
 
 
-def _supervise(targets: Sequence[str], processes: int, how: _Settings) -> int:
-    """Keep several workers running with the same options."""
-    with measured_processes(how.database_url, how.host, how.metrics) as folder:
+def _supervise(targets: Sequence[str], how: WorkerOptions) -> int:
+    with measured_processes(how.database_url, how.health_host, how.metrics) as folder:
         given = {
             "--concurrency": how.concurrency,
             "--lease": how.lease,
             "--hold-max": how.hold_max,
-            "--health-host": how.host,
+            "--health-host": how.health_host,
             "--log-level": how.log_level,
             "--log-format": how.log_format,
             "--count-in": folder,
@@ -209,7 +182,8 @@ def _supervise(targets: Sequence[str], processes: int, how: _Settings) -> int:
         command = [sys.executable, "-m", "redrive.cli", "worker", *targets]
         command += [part for name, value in given.items() if value is not None for part in (name, str(value))]
         command += ["--until-idle"] if how.until_idle else []
-        return Supervisor(command, processes, is_ending=how.until_idle, health_port=how.health_port).run()
+        keeper = Supervisor(command, how.processes, is_ending=how.until_idle, health_port=how.health_port)
+        return keeper.run()
 
 
 def _report_served(rd: Redrive, pipelines: Sequence[Pipeline]) -> None:

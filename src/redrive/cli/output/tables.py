@@ -33,27 +33,11 @@ WIDTH_MIN: Final = 8
 UNLIMITED: Final = 1_000_000
 """The width where there is no terminal, nor the variable COLUMNS."""
 _STYLES: Final = {
-    "complete": "green",
-    "completed": "green",
-    "ok": "green",
-    "closed": "green",
-    "failed": "red",
-    "dead": "red",
-    "problem": "red",
-    "aborted": "red",
-    "open": "red",
-    "isolated": "red",
-    "crashed": "red",
-    "retry": "yellow",
-    "hold": "cyan",
-    "warn": "yellow",
-    "partial_success": "yellow",
-    "paused": "yellow",
-    "half_open": "yellow",
-    "processing": "cyan",
-    "running": "cyan",
-    "cancelled": "dim",
-    "skipped": "dim",
+    **dict.fromkeys(("complete", "completed", "ok", "closed"), "green"),
+    **dict.fromkeys(("failed", "dead", "problem", "aborted", "open", "isolated", "crashed"), "red"),
+    **dict.fromkeys(("retry", "warn", "partial_success", "paused", "half_open"), "yellow"),
+    **dict.fromkeys(("hold", "processing", "running"), "cyan"),
+    **dict.fromkeys(("cancelled", "skipped"), "dim"),
 }
 
 
