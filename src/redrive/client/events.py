@@ -32,7 +32,7 @@ class Events:
         self, *, job: int | None = None, pipeline: str | None = None
     ) -> Iterator[Event | BreakerEvent]:
         """Return the events that come from now on, for ever; each is waited for."""
-        return _followed(EventReader(self.store, job=job, pipeline=pipeline))
+        return followed(EventReader(self.store, job=job, pipeline=pipeline))
 
     def operations(
         self,
@@ -49,7 +49,8 @@ class Events:
         return operations_on(self.store, job=job, letter=letter, before=before, limit=limit)
 
 
-def _followed(reader: EventReader) -> Iterator[Event | BreakerEvent]:
+def followed(reader: EventReader) -> Iterator[Event | BreakerEvent]:
+    """Yield what a reader has not read yet, for ever; each event is waited for."""
     while True:
         yield from reader.news()
         if not reader.is_behind:

@@ -15,7 +15,6 @@ from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.letter_values import LetterValues
 from redrive.client.options import ActorOptions, FilterOptions, actor_of, filter_of
 from redrive.core.diagnosis import Diagnosis
-from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.audit import Actor
 from redrive.ops.letters import triage
 from redrive.ops.letters.details import LetterDetails, letter_details
@@ -35,11 +34,11 @@ class Letters(LetterValues):
 
     def list(self, *, before: str | None = None, limit: int = 50, **which: Unpack[FilterOptions]) -> Page:
         """Return letters, newest first; the cursor of the page is the `before` of the next one."""
-        return list_letters(self._store, self._filter(which), before=before, limit=limit)
+        return list_letters(self._store, filter_of(self._store, which), before=before, limit=limit)
 
     def groups(self, **which: Unpack[FilterOptions]) -> Sequence[LetterGroup]:
         """Return groups of letters with one fingerprint, the most urgent first."""
-        return list_groups(self._store, self._filter(which)).groups
+        return list_groups(self._store, filter_of(self._store, which)).groups
 
     def show(self, letter: int) -> LetterDetails:
         """Return one letter in full."""
@@ -47,7 +46,7 @@ class Letters(LetterValues):
 
     def choose(self, **which: Unpack[FilterOptions]) -> FrozenSet:
         """Freeze a set of letters, and count it exactly; changes nothing."""
-        return freeze(self._store, self._filter(which))
+        return freeze(self._store, filter_of(self._store, which))
 
     def triage(
         self, chosen: FrozenSet, *, diagnosis: Diagnosis | str, **by: Unpack[ActorOptions]
@@ -94,14 +93,13 @@ class Letters(LetterValues):
         **which: Unpack[FilterOptions],
     ) -> Iterator[bytes]:
         """Return letters as redacted JSON lines, one after the other; an export with values is logged."""
-        return export(self._store, self._filter(which), Actor(actor, reason), with_values=with_values)
+        return export(
+            self._store, filter_of(self._store, which), Actor(actor, reason), with_values=with_values
+        )
 
     def import_(self, lines: Iterable[bytes], **by: Unpack[ActorOptions]) -> ImportResult:
         """Import the lines of another installation's export; each letter once."""
         return import_letters(self._store, lines, actor_of(by))
-
-    def _filter(self, which: FilterOptions) -> LetterFilter:
-        return filter_of(self._store, which)
 
 
 class AsyncLetters(AsyncFace[Letters]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from redrive.core.backoff import Backoff, Jitter
@@ -16,7 +17,7 @@ from redrive.core.breaker import Breaker
 from redrive.core.limit import Limit
 from redrive.core.policy import RetryPolicy
 from redrive.errors import ConfigurationError
-from redrive.lab.storm import Scenario, StormResult, Strategy, median_of, run_storm
+from redrive.lab.storm import Scenario, StormResult, Strategy, run_storm
 from redrive.ops.reports import charts
 
 ATTEMPTS_MAX: Final = 1_000_000_000
@@ -96,20 +97,21 @@ def compare(
     rows: list[Comparison] = []
     first: dict[str, StormResult] = {}
     for strategy in compared:
-        results = run_storm(scenario, strategy, seeds)
-        first[strategy.name] = results[seeds[0]]
-        refused, retries = median_of(results, "refused"), median_of(results, "retries")
+        results = run_storm(scenario, strategy, seeds).values()
+        first[strategy.name] = next(iter(results))
+        refused = median(each.refused for each in results)
+        retries = median(each.retries for each in results)
         base = rows[0] if rows else None
         rows.append(
             Comparison(
                 strategy=strategy.name,
                 clients=scenario.clients,
-                calls=round(median_of(results, "calls")),
+                calls=round(median(each.calls for each in results)),
                 refused=round(refused),
                 retries=round(retries),
-                given_up=round(median_of(results, "given_up")),
-                unfinished=round(median_of(results, "unfinished")),
-                seconds=round(median_of(results, "seconds"), 3),
+                given_up=round(median(each.given_up for each in results)),
+                unfinished=round(median(each.unfinished for each in results)),
+                seconds=round(median(each.seconds for each in results), 3),
                 ideal_seconds=round(scenario.ideal_seconds, 3),
                 fewer_refused=0.0 if base is None or not base.refused else 1 - refused / base.refused,
                 fewer_retries=0.0 if base is None or not base.retries else 1 - retries / base.retries,

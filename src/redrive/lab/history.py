@@ -20,6 +20,7 @@ from redrive.core.taxonomy import BUG_UNKNOWN, CODES
 from redrive.errors import UnknownNameError
 from redrive.store.protocol import Store
 from redrive.store.statements import reports as report_sql
+from redrive.store.statements.reports import StageAttempt
 
 MEAN_DRAW: Final = 0.5
 
@@ -29,16 +30,6 @@ NOTES: Final[tuple[str, ...]] = (
     "an attempt at another time may end differently; only those on record are counted",
     "delays are the backoff at its mean draw, or what the dependency asked for",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedAttempt:
-    """One attempt on record that burned an attempt."""
-
-    outcome: str
-    code: str | None
-    http_status: int | None
-    decision: str | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,11 +63,11 @@ def replay_history(
     rows = store.query(report_sql.attempts_of_stages(pipeline=pipeline, stage=stage))
     report = HistoryReport()
     for _, group in groupby(rows, key=lambda row: row[:3]):
-        _add(report, policy, [RecordedAttempt(*row[3:]) for row in group])
+        _add(report, policy, [*group])
     return report
 
 
-def _add(report: HistoryReport, policy: RetryPolicy, attempts: Sequence[RecordedAttempt]) -> None:
+def _add(report: HistoryReport, policy: RetryPolicy, attempts: Sequence[StageAttempt]) -> None:
     """Add one stage of one job in one round."""
     report.stages += 1
     report.retries += sum(each.outcome == "retry" for each in attempts)
@@ -105,7 +96,7 @@ def _retries(policy: RetryPolicy, failure: Failure, attempt: int, times: int) ->
     return attempt < policy.max_attempts and (limit is None or times < limit)
 
 
-def _failure_of(attempt: RecordedAttempt) -> Failure:
+def _failure_of(attempt: StageAttempt) -> Failure:
     """Return the failure of an attempt as far as it is on record."""
     decision, name = decode_decision(attempt.decision), attempt.code or BUG_UNKNOWN.name
     code = CODES.get(name, BUG_UNKNOWN)
@@ -130,7 +121,7 @@ def _failure_of(attempt: RecordedAttempt) -> Failure:
     )
 
 
-def _recorded_delay(attempt: RecordedAttempt) -> float:
+def _recorded_delay(attempt: StageAttempt) -> float:
     decision = decode_decision(attempt.decision)
     return decision.delay if isinstance(decision, RetryAt) else 0.0
 

@@ -12,7 +12,6 @@ import heapq
 import math
 import random
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -280,13 +279,6 @@ class _Pacer:
         )
         if self._state.paused_until != before:
             self._blocks.clear()
-
-
-def median_of(values: Mapping[int, StormResult], attribute: str) -> float:
-    """Return the median of one figure over all seeds."""
-    ordered = sorted(float(getattr(result, attribute)) for result in values.values())
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def run_storm(scenario: Scenario, strategy: Strategy, seeds: range) -> dict[int, StormResult]:

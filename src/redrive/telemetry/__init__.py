@@ -25,19 +25,12 @@ if typing.TYPE_CHECKING:
 __all__ = ["Metrics", "TelemetryMiddleware", "trace"]
 
 
-class _Need(typing.NamedTuple):
-    """Where a name is, and what it needs."""
-
-    module: str
-    library: str = ""
-    extra: str = ""
-
-
 _NEEDS: typing.Final = {
-    "Metrics": _Need("metrics", "prometheus_client", "metrics"),
-    "TelemetryMiddleware": _Need("middleware"),
-    "trace": _Need("tracing", "opentelemetry", "otel"),
+    "Metrics": ("metrics", "prometheus_client", "metrics"),
+    "TelemetryMiddleware": ("middleware", "", ""),
+    "trace": ("tracing", "opentelemetry", "otel"),
 }
+"""The module of each name, the library that it needs, and the extra that brings that."""
 
 
 if not typing.TYPE_CHECKING:  # Type checkers read the imports above, and report names that do not exist.
@@ -47,7 +40,7 @@ if not typing.TYPE_CHECKING:  # Type checkers read the imports above, and report
         if name not in _NEEDS:
             problem = f"module 'redrive.telemetry' has no attribute {name!r}"
             raise AttributeError(problem)
-        need = _NEEDS[name]
-        if need.library and find_spec(need.library) is None:
-            raise MissingExtraError(field=f"redrive.telemetry.{name}", library=need.library, extra=need.extra)
-        return getattr(importlib.import_module(f"redrive.telemetry.{need.module}"), name)
+        module, library, extra = _NEEDS[name]
+        if library and find_spec(library) is None:
+            raise MissingExtraError(field=f"redrive.telemetry.{name}", library=library, extra=extra)
+        return getattr(importlib.import_module(f"redrive.telemetry.{module}"), name)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Final
 
 CODES_MAX: Final = 100
 LANES_MAX: Final = 200
@@ -12,8 +12,6 @@ TEXT_MAX: Final = 100
 """Characters of one value."""
 OTHER: Final = "other"
 """Stands for every value after the first so many."""
-
-T = TypeVar("T", bound=tuple[str, ...])
 
 
 class Labels:

@@ -54,10 +54,16 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._registry.register(_FromStore(StoreReadings(rd.store)))
         self._observer: WorkerMetrics | None = None
-        if folder is None:
-            self._count_here()
-        else:
+        if folder is not None:
             self._registry.register(_Forwarded(_shared_counts(os.fspath(folder))))
+            return
+        from redrive.telemetry.worker_metrics import WORKERS, WorkerMetrics
+
+        # What the workers of this process do, and what the application itself counts.
+        self._registry.register(_Forwarded(WORKERS.collect))
+        self._registry.register(_Forwarded(REGISTRY.collect))
+        self._observer = WorkerMetrics(page=lambda: (CONTENT_TYPE, self.text()))
+        install(self._observer)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format, `CONTENT_TYPE`. Reads the store: call it off an event loop."""
@@ -86,15 +92,6 @@ class Metrics:
             uninstall(self._observer)
         if self._own is not None:
             self._own.close()
-
-    def _count_here(self) -> None:
-        """Count what the workers of this process do, and report it with what the application itself counts."""
-        from redrive.telemetry.worker_metrics import WORKERS, WorkerMetrics
-
-        self._registry.register(_Forwarded(WORKERS.collect))
-        self._registry.register(_Forwarded(REGISTRY.collect))
-        self._observer = WorkerMetrics(page=lambda: (CONTENT_TYPE, self.text()))
-        install(self._observer)
 
 
 class _Forwarded(Collector):

@@ -46,11 +46,6 @@ class Durations:
         self.counts = [0] * (len(DURATIONS) + 1)
         self.sum = 0.0
 
-    def add(self, bucket: int, count: int, seconds: float) -> None:
-        """Add attempts that belong to one bucket."""
-        self.counts[bucket] += count
-        self.sum += seconds
-
 
 class StoreReadings:
     """Reads one store; `read` brings `values` and `durations` up to date. One thread at a time."""
@@ -140,7 +135,9 @@ class StoreReadings:
         self._totals["redrive_attempts_total"][*names, outcome] += count
         if outcome == "hold":
             self._totals["redrive_holds_total"][names] += count
-        self.durations.setdefault(names, Durations()).add(tally.width, count, tally.seconds)
+        durations = self.durations.setdefault(names, Durations())
+        durations.counts[tally.width] += count
+        durations.sum += tally.seconds
 
     def _add_failures(self, lane: int, outcome: str, code: str, count: int) -> None:
         names, coded = self._names.get(lane, (OTHER, OTHER)), self._codes.of(code)

@@ -181,7 +181,6 @@ class _NewFile:
         self.size = 0
 
     def add(self, block: bytes, *, is_last: bool) -> None:
-        """Write a block, on a thread."""
         if self._file is None:
             self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         self._file.write(block)

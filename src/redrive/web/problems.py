@@ -90,23 +90,21 @@ def install_problems(
         headers: Headers of every response, a Content-Security-Policy for example.
         rename: Gives the plain problems of bad bodies, bad arguments and unknown paths a code and title of the application.
     """
-
-    def add(kind: type[Exception], problem: Problem) -> None:
-        app.add_exception_handler(kind, lambda request, _error: _document(request, problem))
-
-    def add_plain(kind: type[Exception], problem_of: Callable[[Any], Problem]) -> None:
-        def answer(request: Request, error: Exception) -> Response:
-            # A 405 has a header of its own.
-            return _document(request, rename(problem_of(error)), getattr(error, "headers", None))
-
-        app.add_exception_handler(kind, answer)
-
-    app.add_exception_handler(ProblemError, _answer_problem)
-    add_plain(BodyError, _problem_of_body)
-    add_plain(RequestValidationError, _problem_of_arguments)
-    add_plain(HTTPException, lambda error: Problem.of_status(error.status_code))
+    handlers: dict[type[Exception], Callable[[Request, Any], Response]] = {
+        ProblemError: lambda request, error: _document(request, error.problem, error.headers),
+        BodyError: lambda request, error: _document(request, rename(_problem_of_body(error))),
+        RequestValidationError: lambda request, error: _document(
+            request, rename(_problem_of_arguments(error))
+        ),
+        # A 405 has a header of its own.
+        HTTPException: lambda request, error: _document(
+            request, rename(Problem.of_status(error.status_code)), error.headers
+        ),
+    }
     for kind, problem in (answers or {}).items():
-        add(kind, problem)
+        handlers[kind] = _answer_with(problem)
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
     app.add_middleware(cast("Any", _Requests), unexpected=unexpected, headers=dict(headers or {}))
 
 
@@ -124,9 +122,8 @@ def _document(request: Request, problem: Problem, headers: Mapping[str, str] | N
     return JsonResponse(document, problem.status, kept, media_type="application/problem+json")
 
 
-def _answer_problem(request: Request, error: Exception) -> Response:
-    known = cast("ProblemError", error)
-    return _document(request, known.problem, known.headers)
+def _answer_with(problem: Problem) -> Callable[[Request, Any], Response]:
+    return lambda request, _error: _document(request, problem)
 
 
 def _problem_of_body(error: BodyError) -> Problem:

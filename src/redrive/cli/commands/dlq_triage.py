@@ -7,6 +7,7 @@ Each prints how many letters it will change, and which not and why, then asks. N
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -32,13 +33,7 @@ _DIAGNOSIS = typer.Option("--diagnosis", "-d", help="The cause; redrive dlq show
 @confirmed_action
 def triage(choice: LetterChoice, *, diagnosis: Annotated[Diagnosis, _DIAGNOSIS], action: Action) -> None:
     """Record the cause of dead letters: transient, data, auth_config or code_defect."""
-    _apply(
-        choice,
-        "triage",
-        "Triage",
-        action,
-        lambda store, letters, by: acts.triage(store, letters, by, diagnosis=diagnosis),
-    )
+    _apply(choice, "triage", "Triage", action, partial(acts.triage, diagnosis=diagnosis))
 
 
 @app.command()
@@ -60,15 +55,9 @@ def remediate(
     if not safe:
         raise typer.BadParameter(UNSAFE)
     acts.check_remedy(evidence, is_safe=safe)
-    _apply(
-        choice,
-        "remediate" if diagnosis is None else "triage",
-        "Record this evidence for",
-        action,
-        lambda store, letters, by: acts.remediate(
-            store, letters, by, evidence=evidence, is_safe=safe, diagnosis=diagnosis
-        ),
-    )
+    verb: Verb = "remediate" if diagnosis is None else "triage"
+    decision = partial(acts.remediate, evidence=evidence, is_safe=safe, diagnosis=diagnosis)
+    _apply(choice, verb, "Record this evidence for", action, decision)
 
 
 @app.command()
@@ -100,13 +89,7 @@ def assign(
     """Assign dead letters to a person."""
     if (to is None) != nobody:
         raise typer.BadParameter("give either --to NAME or --nobody")  # noqa: EM101 - typer prints it.
-    _apply(
-        choice,
-        "assign",
-        f"Assign to {to or 'nobody'}:",
-        action,
-        lambda store, letters, by: acts.assign(store, letters, by, assignee=to),
-    )
+    _apply(choice, "assign", f"Assign to {to or 'nobody'}:", action, partial(acts.assign, assignee=to))
 
 
 @app.command()
@@ -120,13 +103,7 @@ def note(
     action: Action,
 ) -> None:
     """Add a note to dead letters."""
-    _apply(
-        choice,
-        "note",
-        "Add a note to",
-        action,
-        lambda store, letters, by: acts.note(store, letters, by, text=text),
-    )
+    _apply(choice, "note", "Add a note to", action, partial(acts.note, text=text))
 
 
 def _apply(choice: LetterChoice, verb: Verb, question: str, action: Action, decision: Decision) -> None:

@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import chain
 from typing import Annotated, Final, Literal, cast
 
 import typer
@@ -26,11 +27,11 @@ from redrive.cli.output.tables import (
     shortened,
 )
 from redrive.client.connection import Redrive
-from redrive.engine.runtime import CURRENT
+from redrive.client.events import followed
 from redrive.errors import ConfigurationError
 from redrive.ops import breakers, limits
 from redrive.ops.breakers import BreakerEvent
-from redrive.ops.events import POLL_SECONDS, EventReader
+from redrive.ops.events import EventReader
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.inspect import Event
 from redrive.ops.pipelines import unknown_pipeline
@@ -86,9 +87,9 @@ def events(
             rows = latest if output == "json" else [_row_of(event) for event in latest]
             print_rows(rows, COLUMNS, output, empty="no events")
             return
-        _print_events(latest, output)
         with suppress(KeyboardInterrupt):
-            _follow(reader, output)
+            for event in chain(latest, followed(reader)):
+                _print_event(event, output)
 
 
 def stats(
@@ -151,16 +152,12 @@ def _print_operations(
     """Print the latest operations: all, or those on one job or one dead letter, also as part of a group or a replay."""
     done = rd.events.operations(job=job, letter=letter, before=before, limit=limit + 1)
     page = done[-limit:]
-    _print_page(page, output)
+    has_room = console().width >= CHANGE_FROM and any(_change_of(each) for each in page)
+    columns = (*OPERATION_COLUMNS, CHANGE) if has_room else OPERATION_COLUMNS
+    rows = page if output == "json" else [{**asdict(each), CHANGE: _change_of(each)} for each in page]
+    print_rows(rows, columns, output, empty="no operations")
     if output == "table" and len(done) > limit:
         print_message(f"earlier: --before {page[0].id}")
-
-
-def _print_page(done: Sequence[Operation], output: Format) -> None:
-    """Print operations; a table has what they changed if there is room."""
-    rows = done if output == "json" else [{**asdict(each), CHANGE: _change_of(each)} for each in done]
-    has_room = console().width >= CHANGE_FROM and any(_change_of(each) for each in done)
-    print_rows(rows, (*OPERATION_COLUMNS, *([CHANGE] if has_room else [])), output, empty="no operations")
 
 
 def _change_of(done: Operation) -> str | None:
@@ -201,30 +198,18 @@ def _row_of(event: Event | BreakerEvent) -> dict[str, object]:
     """Return the columns of an event in a table."""
     if isinstance(event, Event):
         return asdict(event)
-    return {
-        **asdict(event),
-        "stage": f"breaker {event.breaker}",
-        "outcome": event.after,
-    }
+    return {**asdict(event), "stage": f"breaker {event.breaker}", "outcome": event.after}
 
 
-def _follow(reader: EventReader, output: Format) -> None:
-    while True:
-        _print_events(reader.news(), output)
-        if not reader.is_behind:
-            CURRENT.get().clock.sleep(POLL_SECONDS)
-
-
-def _print_events(news: Sequence[Event | BreakerEvent], output: Format) -> None:
-    for event in news:
-        if output == "json":
-            print_json_line(event)
-            continue
-        if isinstance(event, BreakerEvent):
-            line = cell(f"{event.at:%H:%M:%S}  breaker {event.breaker}  ").append_text(cell(event.after))
-            console().print(line.append_text(cell(f"  {event.sentence}")), soft_wrap=True)
-            continue
+def _print_event(event: Event | BreakerEvent, output: Format) -> None:
+    if output == "json":
+        print_json_line(event)
+        return
+    if isinstance(event, BreakerEvent):
+        line = cell(f"{event.at:%H:%M:%S}  breaker {event.breaker}  ").append_text(cell(event.after))
+        line.append_text(cell(f"  {event.sentence}"))
+    else:
         line = cell(f"{event.at:%H:%M:%S}  job {event.job}  {event.pipeline}.{event.stage}  ")
         line.append(f"attempt {event.attempt}  ").append_text(cell(event.outcome))
         line.append_text(cell(f"  {event.code or ''} {event.sentence or event.reason or ''}".rstrip()))
-        console().print(line, soft_wrap=True)
+    console().print(line, soft_wrap=True)

@@ -10,13 +10,14 @@ from typing import Annotated
 
 import typer
 
-from redrive.cli.commands.upkeep import Age, FailedAge, RunAge, retention_of
-from redrive.cli.input.action import Action, confirmed_action, immediate_action
+from redrive.cli.commands.upkeep import retention_of
+from redrive.cli.input.action import Action, confirmed_action, immediate_action, option_group
 from redrive.cli.input.files import decode_json
 from redrive.cli.input.options import Database, Output, Priority, Target, open_database
 from redrive.cli.input.targets import import_pipeline
 from redrive.cli.output.tables import print_rows
 from redrive.client.connection import connect
+from redrive.engine.retention import Retention
 from redrive.ops import schedules
 from redrive.ops.suggest import unknown
 from redrive.ops.upkeep.prune import schedule_prune
@@ -62,22 +63,9 @@ def add(
 
 @app.command()
 @immediate_action
-def prune(
-    name: Name,
-    *,
-    cron: Cron,
-    zone: Zone = "UTC",
-    complete: Age = None,
-    cancelled: Age = None,
-    skipped: Age = None,
-    failed: FailedAge = None,
-    runs: RunAge = None,
-    action: Action,
-) -> None:
+@option_group("retention", retention_of, is_last=True)
+def prune(name: Name, *, cron: Cron, zone: Zone = "UTC", retention: Retention, action: Action) -> None:
     """Let workers delete at every tick what ended long ago, as `redrive prune` does; a schedule of this name is replaced."""
-    retention = retention_of(
-        complete=complete, cancelled=cancelled, skipped=skipped, failed=failed, runs=runs
-    )
     with connect(action.database_url) as rd:
         schedule_prune(rd.store, name, retention, action.by, cron=cron, zone=zone)
         (made,) = (each for each in rd.schedules.list() if each.name == name and each.prunes is not None)

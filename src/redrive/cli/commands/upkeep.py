@@ -46,8 +46,16 @@ RunAge = Annotated[
 ]
 
 
-def retention_of(**ages: str | None) -> Retention:
+def retention_of(
+    *,
+    complete: Age = None,
+    cancelled: Age = None,
+    skipped: Age = None,
+    failed: FailedAge = None,
+    runs: RunAge = None,
+) -> Retention:
     """Return how long each kind is kept, from the options of a command."""
+    ages = {"complete": complete, "cancelled": cancelled, "skipped": skipped, "failed": failed, "runs": runs}
     return Retention(**{kind: duration(f"--{kind}", age) for kind, age in ages.items() if age is not None})
 
 
@@ -107,14 +115,11 @@ def backup(
     action.print(asdict(report))
 
 
+@option_group("retention", retention_of)
 @confirmed_action
 def prune(
+    retention: Retention,
     *,
-    complete: Age = None,
-    cancelled: Age = None,
-    skipped: Age = None,
-    failed: FailedAge = None,
-    runs: RunAge = None,
     with_undelivered: Annotated[
         bool,
         typer.Option("--with-undelivered", help="Also jobs with undelivered notices to a hook or a sink."),
@@ -123,9 +128,6 @@ def prune(
     action: Action,
 ) -> None:
     """Delete jobs that ended long ago, a thousand per transaction; failed ones only with --failed."""
-    retention = retention_of(
-        complete=complete, cancelled=cancelled, skipped=skipped, failed=failed, runs=runs
-    )
     with action.database() as rd:
         found = prunable(rd.store, retention, with_undelivered=with_undelivered)
         if found.undelivered:

@@ -6,7 +6,6 @@ Whatever a module raises while it is imported ends as a message with file and li
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import sys
 import traceback
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, cast
 
+from redrive.core.arguments import did_you_mean
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.errors import ConfigurationError
 from redrive.redaction.process import redact
@@ -31,13 +31,12 @@ def import_pipeline(target: str) -> Pipeline:
     if isinstance(found, Pipeline):
         return cast("Pipeline", found)
     known = [key for key, value in vars(module).items() if isinstance(value, Pipeline)]
-    near = difflib.get_close_matches(name, known, n=1)
-    fix = f"Its pipelines: {', '.join(known) or 'none'}."
+    fix = f"{did_you_mean(name, known)} Its pipelines: {', '.join(known) or 'none'}."
     raise ConfigurationError(
         field=_FIELD,
         value=name,
         rule=f"is not a pipeline of {module.__name__}",
-        fix=f"Did you mean {near[0]}? {fix}" if near else fix,
+        fix=fix.lstrip(),
     )
 
 
@@ -69,7 +68,6 @@ def import_function(target: str, option: str) -> Callable[[object], object]:
 
 
 def _split(target: str, field: str, what: str, example: str) -> tuple[ModuleType, str]:
-    """Return the imported module and the name in it."""
     module, separator, name = target.partition(":")
     if not separator or not module or not name:
         raise ConfigurationError(
@@ -86,7 +84,7 @@ def _imported(name: str, field: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise _import_error(
-                field, name, f"There is no module {error.name}.{_similar(error.name)}"
+                field, name, f"There is no module {error.name}. {_similar(error.name)}"
             ) from error
         raise _import_error(field, name, _reason(error)) from error
     except SystemExit as error:
@@ -103,8 +101,7 @@ def _import_error(field: str, name: str, fix: str) -> ConfigurationError:
 def _similar(name: str) -> str:
     here = [path.stem for path in Path().glob("*.py")]
     here += [path.parent.name for path in Path().glob("*/__init__.py")]
-    near = difflib.get_close_matches(name, here, n=1)
-    return f" Did you mean {near[0]}?" if near else f" {Path().absolute()} was searched as well."
+    return did_you_mean(name, here) or f"{Path().absolute()} was searched as well."
 
 
 def _reason(error: Exception) -> str:

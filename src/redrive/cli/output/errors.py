@@ -25,6 +25,5 @@ def print_error(error: RedriveError) -> int:
     print_message(f"error: {redact(message)}")
     if error.hint and error.hint not in message:
         print_message(f"  {redact(error.hint)}")
-    if isinstance(error, LookupError):
-        return FAILED
-    return WRONG if isinstance(error, ConfigurationError | SerializationError) else FAILED
+    is_wrong = isinstance(error, ConfigurationError | SerializationError)
+    return WRONG if is_wrong and not isinstance(error, LookupError) else FAILED
