@@ -96,7 +96,6 @@ class Supervisor:
                 return FAILED
 
     async def _live(self, place: int, lifeline: int) -> int:
-        """Start one process and wait for its end."""
         command = [*self._command, "--lifeline", str(lifeline)]
         if self._health_port is not None:
             command += ["--health-port", str(self._health_port + place)]

@@ -271,7 +271,15 @@ class Redrive:
             RunError: the run cannot be resumed like this.
         """
         options = _run_options(self.store, resume, failure_budget, thresholds, hold_max)
-        _check_run(pipeline, () if items is None and resume is not None else items)
+        check_pipeline("run(pipeline)", pipeline)
+        is_rest = items is None and resume is not None
+        if not is_rest and not isinstance(items, Iterable | AsyncIterable):
+            raise ConfigurationError(
+                field="run(items)",
+                value=items,
+                rule="must be something to iterate over",
+                fix="Pass a list, a generator or an async generator of payloads.",
+            )
         also = check_pipelines("run(serve)", (pipeline, *serve))[1:]
         return self._drive(
             "run",
@@ -374,18 +382,6 @@ def _run_options(
         changes["hold_max"] = seconds("run(hold_max)", hold_max)
     before = RunOptions(budget=FailureBudget()) if resume is None else Runs(store).options(resume)
     return msgspec.structs.replace(before, **changes)
-
-
-def _check_run(pipeline: object, items: object) -> None:
-    """Refuse what cannot be run, before anything is stored."""
-    check_pipeline("run(pipeline)", pipeline)
-    if not isinstance(items, Iterable | AsyncIterable):
-        raise ConfigurationError(
-            field="run(items)",
-            value=items,
-            rule="must be something to iterate over",
-            fix="Pass a list, a generator or an async generator of payloads.",
-        )
 
 
 def _refuse_on_a_loop(method: str) -> None:

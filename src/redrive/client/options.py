@@ -94,7 +94,6 @@ def _instant(field: str, value: object) -> float | None:
 
 
 def _check_names(given: Mapping[str, object], known: type[FilterOptions | ActorOptions]) -> None:
-    """Refuse unknown keyword arguments."""
     for name in given:
         if name not in known.__annotations__:
             raise unknown(name, known.__annotations__, kind="argument", otherwise="")

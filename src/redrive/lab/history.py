@@ -97,7 +97,6 @@ def _retries(policy: RetryPolicy, failure: Failure, attempt: int, times: int) ->
 
 
 def _failure_of(attempt: StageAttempt) -> Failure:
-    """Return the failure of an attempt as far as it is on record."""
     decision, name = decode_decision(attempt.decision), attempt.code or BUG_UNKNOWN.name
     code = CODES.get(name, BUG_UNKNOWN)
     is_retried = isinstance(decision, RetryAt)

@@ -91,7 +91,8 @@ class Files:
         target = folder / file
         there = _delivery_in(target)
         if there is not None and there.rpartition("-")[0] != letter.identity:
-            target = folder / _beside(file, letter.identity)
+            # Its name is taken by another letter.
+            target = target.with_name(f"{target.stem}~{_hash(letter.identity)}{target.suffix}")
             there = _delivery_in(target)
         if there is None or not _is_newer(there, letter):
             members = {**self._form(letter), "delivery": letter.delivery}
@@ -122,12 +123,6 @@ def safe_name(text: str) -> str:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
-
-
-def _beside(file: str, identity: str) -> str:
-    """Return another name for a file whose name is taken by another letter."""
-    path = Path(file)
-    return f"{path.stem}~{_hash(identity)}{path.suffix}"
 
 
 def _delivery_in(target: Path) -> str | None:

@@ -46,19 +46,10 @@ KEY_HEADER: Final = "Idempotency-Key"
 TIME_HEADER: Final = "Redrive-Timestamp"
 SIGNATURE_HEADER: Final = "Redrive-Signature"
 
-_OWN: Final = frozenset(
-    name.lower()
-    for name in (
-        KEY_HEADER,
-        TIME_HEADER,
-        SIGNATURE_HEADER,
-        "Content-Length",
-        "Content-Type",
-        "Host",
-        "Connection",
-        "Transfer-Encoding",
-    )
-)
+_OWN: Final = {
+    *(name.lower() for name in (KEY_HEADER, TIME_HEADER, SIGNATURE_HEADER)),
+    *"content-length content-type host connection transfer-encoding".split(),
+}
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _SECRET_NAME: Final = re.compile(r"(?i)auth|cookie|key|pass|secret|session|signature|token")

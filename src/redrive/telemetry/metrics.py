@@ -95,8 +95,6 @@ class Metrics:
 
 
 class _Forwarded(Collector):
-    """What is collected elsewhere."""
-
     def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
         self._collect = collect
 

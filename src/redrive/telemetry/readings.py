@@ -105,7 +105,6 @@ class StoreReadings:
         return self._store.query(report_sql.released_letters())[0]
 
     def _count_attempts(self, newest: Place) -> None:
-        """Count what was committed since the last time."""
         place = self._place
         first, after = place.seq, ALWAYS
         if place.job and not self._store.query(

@@ -61,13 +61,11 @@ class _Traces(Observer):
         return _AttemptSpan(span, contexts.attach(spans.set_span_in_context(span)))
 
     def trace_of_caller(self) -> str | None:
-        """Return the current span as a traceparent."""
         carrier: dict[str, str] = {}
         _FORMAT.inject(carrier)
         return carrier.get(_HEADER)
 
     def trace_resumed(self, trace: str) -> Callable[[], None]:
-        """Make a remote span the current one."""
         token = contexts.attach(span_context(trace))
         return lambda: contexts.detach(token)
 
@@ -84,7 +82,6 @@ class _AttemptSpan:
         contexts.detach(self._token)
 
     def settled(self, outcome: str, code: str | None) -> None:
-        """End the span."""
         self._span.set_attribute("redrive.outcome", outcome)
         if code is not None:
             self._span.set_attribute("redrive.code", code)

@@ -114,6 +114,6 @@ def test_a_question_shows_them_too(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
 
-    action.confirm(f"Replay {HOSTILE}?")
+    action.Action().confirm(f"Replay {HOSTILE}?")
 
     assert f"Replay {VISIBLE}?" in capsys.readouterr().err

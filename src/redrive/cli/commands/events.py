@@ -140,7 +140,6 @@ def _check_pipeline(store: Store, pipeline: str, *, may_come: bool) -> None:
 
 
 def _check_options(given: Mapping[str, object], *, rule: str, fix: str) -> None:
-    """Refuse options that have no effect with the others."""
     for option, value in given.items():
         if value is not None:
             raise ConfigurationError(field=option, value=value, rule=rule, fix=fix)
@@ -195,7 +194,6 @@ def _facts_of(facts: object) -> str:
 
 
 def _row_of(event: Event | BreakerEvent) -> dict[str, object]:
-    """Return the columns of an event in a table."""
     if isinstance(event, Event):
         return asdict(event)
     return {**asdict(event), "stage": f"breaker {event.breaker}", "outcome": event.after}

@@ -116,7 +116,6 @@ def _print(
     *,
     empty: str,
 ) -> None:
-    """Print the rows of a report, or its chart."""
     if output == "svg":
         typer.echo(chart())
         return

@@ -236,7 +236,6 @@ def results(
 
 
 def _with_budget(options: RunOptions, given: Mapping[str, object]) -> RunOptions:
-    """Return the options of a run with the settings of its budget that were given."""
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
         return options
@@ -296,7 +295,6 @@ def _values(pipeline: Pipeline, source: str) -> Iterator[object]:
 
 @contextmanager
 def _progress(name: str, *, is_shown: bool) -> Generator[OnProgress | None]:
-    """Show the progress of a run on a terminal."""
     if not is_shown:
         yield None
         return

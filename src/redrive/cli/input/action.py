@@ -46,25 +46,21 @@ class Action:
         return open_database(self.database_url)
 
     def confirm(self, question: str) -> None:
-        """Ask for confirmation, unless --yes was given."""
-        if not self.yes:
-            confirm(question, hint=": use --yes to confirm")
+        """Ask for confirmation, unless --yes was given; a no, or no terminal to answer on, ends the command with exit code 1."""
+        if self.yes:
+            return
+        try:
+            is_confirmed = typer.confirm(escaped(question), err=True)
+        except typer.Abort:
+            if not sys.stdin.isatty():
+                print_message("\nnot a terminal: use --yes to confirm")
+            raise
+        if not is_confirmed:
+            raise typer.Abort
 
     def print(self, facts: Mapping[str, object]) -> None:
         """Print the result."""
         print_facts(facts, self.output)
-
-
-def confirm(question: str, *, hint: str = "") -> None:
-    """Ask for confirmation; a no, or no terminal to answer on, ends the command with exit code 1."""
-    try:
-        is_confirmed = typer.confirm(escaped(question), err=True)
-    except typer.Abort:
-        if not sys.stdin.isatty():
-            print_message(f"\nnot a terminal{hint}")
-        raise
-    if not is_confirmed:
-        raise typer.Abort
 
 
 def option_group(

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from redrive.cli.input.action import Action, option_group
-from redrive.cli.input.options import Format, OfPipeline, completed_names
+from redrive.cli.input.options import Format, OfPipeline, completing
 from redrive.cli.input.times import past_instant
 from redrive.cli.output.errors import FAILED
 from redrive.cli.output.tables import print_facts, print_message
@@ -31,20 +31,10 @@ from redrive.store.protocol import Store
 NO_MATCH: Final = "no dead letters match"
 
 
-def complete_groups(ctx: typer.Context) -> list[str]:
-    """Complete a group's fingerprint. Without its version: a colon ends a word in some shells."""
-    return completed_names(ctx, lambda store: [each.rpartition(":")[2] for each in fingerprints(store)])
-
-
-def complete_codes(ctx: typer.Context) -> list[str]:
-    """Complete an error code that some dead letter has."""
-    return completed_names(ctx, known_codes)
-
-
-def complete_stages(ctx: typer.Context) -> list[str]:
-    """Complete a stage's name."""
-    return completed_names(ctx, lambda store: sorted({stage for _, stage in lane_names(store)}))
-
+# Without the version of a fingerprint: a colon ends a word in some shells.
+complete_groups = completing(lambda store: [each.rpartition(":")[2] for each in fingerprints(store)])
+complete_codes = completing(known_codes)
+complete_stages = completing(lambda store: sorted({stage for _, stage in lane_names(store)}))
 
 LetterId = Annotated[int, typer.Argument(metavar="LETTER", help="The dead letter's id.")]
 OneLetter = Annotated[
@@ -168,12 +158,15 @@ def confirm_change(preview: Preview, verb: str, action: Action) -> FrozenSet:
     """
     if not preview.changes:
         print_changed(preview.frozen, ActResult(changed=0, left=preview.stays), action.output)
-    question = f"{verb} {_changes(preview)}"
+    states = ", ".join(f"{letters:,} {state}" for state, letters in preview.changes.items())
+    letters = plural(preview.frozen.count, "dead letter")
+    among = letters if preview.changing == preview.frozen.count else f"{preview.changing:,} of {letters}"
+    question = f"{verb} {among} ({states})"
     if action.yes:
         print_message(question)
     else:
-        for reason, letters in preview.stays.items():
-            print_message(f"{letters:,} will not change: {reason.text(letters)}")
+        for reason, count in preview.stays.items():
+            print_message(f"{count:,} will not change: {reason.text(count)}")
     action.confirm(f"{question}?")
     return preview.frozen
 
@@ -188,10 +181,3 @@ def print_changed(frozen: FrozenSet, result: ActResult, output: Format) -> None:
     if not result.changed:
         print_message("nothing was changed")
         raise typer.Exit(FAILED)
-
-
-def _changes(preview: Preview) -> str:
-    states = ", ".join(f"{letters:,} {state}" for state, letters in preview.changes.items())
-    letters = plural(preview.frozen.count, "dead letter")
-    among = letters if preview.changing == preview.frozen.count else f"{preview.changing:,} of {letters}"
-    return f"{among} ({states})"

@@ -74,27 +74,22 @@ def open_any_version(database_url: str | None) -> Generator[Redrive]:
         yield rd
 
 
-def completed_names(ctx: typer.Context, names: Callable[[Store], list[str]]) -> list[str]:
-    """Complete a name from the database; completion must never print an error."""
-    try:
-        with open_database(ctx.params.get("database_url")) as rd:
-            return names(rd.store)
-    except RedriveError:
-        return []
+def completing(names: Callable[[Store], list[str]]) -> Callable[[typer.Context], list[str]]:
+    """Return what completes a name from the database; completion must never print an error."""
+
+    def complete(ctx: typer.Context) -> list[str]:
+        try:
+            with open_database(ctx.params.get("database_url")) as rd:
+                return names(rd.store)
+        except RedriveError:
+            return []
+
+    return complete
 
 
-def _pipelines(ctx: typer.Context) -> list[str]:
-    return completed_names(ctx, lambda store: sorted({pipeline for pipeline, _ in lane_names(store)}))
-
-
-def _breakers(ctx: typer.Context) -> list[str]:
-    return completed_names(ctx, lambda store: [breaker.name for breaker in breakers(store)])
-
-
-def _limits(ctx: typer.Context) -> list[str]:
-    return completed_names(ctx, lambda store: sorted({limit.name for limit in limits(store)}))
-
-
+_pipelines = completing(lambda store: sorted({pipeline for pipeline, _ in lane_names(store)}))
+_breakers = completing(lambda store: [breaker.name for breaker in breakers(store)])
+_limits = completing(lambda store: sorted({limit.name for limit in limits(store)}))
 PipelineName = Annotated[
     str, typer.Argument(metavar="NAME", help="The pipeline's name.", autocompletion=_pipelines)
 ]

@@ -48,7 +48,10 @@ def follow(store: Store, replay: int, output: Format) -> ReplayReport:
         while True:
             report = report_of(store, replay)
             ended = report.letters - report.waiting - report.replaying
-            line, left = progress_line(report), _time_left(report)
+            line = progress_line(report)
+            left = (
+                "" if report.seconds_left is None else f"; about {format_duration(report.seconds_left)} left"
+            )
             progress.update(task, total=report.letters, completed=ended, description=f"{line}{left}")
             # A new estimate alone is not printed.
             if is_hidden and output == "table" and line != last:
@@ -68,10 +71,6 @@ def progress_line(report: ReplayReport) -> str:
     )
     line += f", {report.skipped:,} skipped" if report.skipped else ""
     return line + (f"; it waits for {report.waits_for}" if report.waits_for else "")
-
-
-def _time_left(report: ReplayReport) -> str:
-    return "" if report.seconds_left is None else f"; about {format_duration(report.seconds_left)} left"
 
 
 def exit_code(report: ReplayReport) -> int:

@@ -99,7 +99,11 @@ def print_table(rows: Sequence[object], columns: Sequence[str]) -> None:
     used = [each for each in columns if any(row.get(each) not in (None, "", (), []) for row in given)]
     lines = [[_in_line(row.get(column)) for column in used] for row in given]
     titles = [column.removesuffix("_at").replace("_", " ") for column in used]
-    widths = [max(map(cell_len, (title, *texts))) for title, texts in zip(titles, _plain(lines), strict=True)]
+    cells = zip(*lines, strict=True)
+    widths = [
+        max(cell_len(title), *(cell_len(each.plain) for each in column))
+        for title, column in zip(titles, cells, strict=True)
+    ]
     widths = fitting(widths, shutil.get_terminal_size((UNLIMITED, 0)).columns)
     table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column, title, width in zip(used, titles, widths, strict=True):
@@ -121,17 +125,12 @@ def fitting(widths: Sequence[int], limit: int) -> list[int]:
     return fit
 
 
-def _plain(lines: Sequence[Sequence[Text]]) -> list[list[str]]:
-    """Return the texts of each column."""
-    return [[line[at].plain for line in lines] for at in range(len(lines[0]))]
-
-
 def _in_line(value: object) -> Text:
     """Return a value as a cell of a table: on one line, and an instant by its distance from now alone."""
     if isinstance(value, datetime):
         return Text(relative_time(value))
     made = cell(value)
-    made.plain = " ".join(made.plain.split("\n")) if "\n" in made.plain else made.plain
+    made.plain = made.plain.replace("\n", " ")
     return made
 
 
