@@ -12,9 +12,10 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, NoReturn
 
@@ -23,14 +24,15 @@ import typer
 from redrive.cli.input.action import option_group
 from redrive.cli.input.options import Database
 from redrive.cli.input.targets import import_pipelines
-from redrive.cli.metrics import measured, measured_processes
 from redrive.cli.output.errors import DONE, HELD
 from redrive.cli.output.logs import log_own_packages, log_to_standard_error
 from redrive.cli.output.tables import is_interactive, print_message
 from redrive.cli.supervisor import Supervisor
 from redrive.client.connection import Redrive, connect
+from redrive.config import count_in
 from redrive.core.arguments import whole
 from redrive.core.units import plural
+from redrive.engine.observers import install
 from redrive.engine.outage import Outage
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runtime import CURRENT
@@ -119,8 +121,15 @@ def worker(
 
 
 def _work(pipelines: Sequence[Pipeline], how: WorkerOptions) -> int:
-    counting = measured(how.database_url, how.health_host, how.metrics, how.count_in)
-    with connect_when_started(how.database_url, is_awaited=not how.until_idle) as rd, counting:
+    with connect_when_started(how.database_url, is_awaited=not how.until_idle) as rd, ExitStack() as stack:
+        if how.count_in is not None:
+            # Before prometheus-client is imported, which reads it then.
+            count_in(how.count_in)
+            from redrive.telemetry.worker_metrics import WorkerMetrics
+
+            install(WorkerMetrics())
+        if how.metrics is not None:
+            _serve_metrics(stack, how, how.metrics)
         _report_served(rd, pipelines)
         ending = rd.work(
             pipelines,
@@ -168,7 +177,12 @@ def _end_on_signals(stack: ExitStack) -> None:
 
 
 def _supervise(targets: Sequence[str], how: WorkerOptions) -> int:
-    with measured_processes(how.database_url, how.health_host, how.metrics) as folder:
+    """Keep several workers running; what they count is in files of a folder, and outlives one that is killed."""
+    with ExitStack() as stack:
+        folder = None
+        if how.metrics is not None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="redrive-metrics-"))
+            _serve_metrics(stack, how, how.metrics, folder)
         given = {
             "--concurrency": how.concurrency,
             "--lease": how.lease,
@@ -184,6 +198,13 @@ def _supervise(targets: Sequence[str], how: WorkerOptions) -> int:
         command += ["--until-idle"] if how.until_idle else []
         keeper = Supervisor(command, how.processes, is_ending=how.until_idle, health_port=how.health_port)
         return keeper.run()
+
+
+def _serve_metrics(stack: ExitStack, how: WorkerOptions, port: int, folder: str | None = None) -> None:
+    from redrive.telemetry import Metrics
+
+    metrics = stack.enter_context(closing(Metrics(how.database_url, folder=folder)))
+    stack.callback(metrics.serve(how.health_host, port))
 
 
 def _report_served(rd: Redrive, pipelines: Sequence[Pipeline]) -> None:
