@@ -63,9 +63,23 @@ class Files:
         self.name = name
         self.payload = checked_payload(f"Files({name}).payload", payload)
         self.input = checked_input(f"Files({name}).input", input)
-        self._folder = _checked_folder(name, folder)
+        if not isinstance(folder, str | Path) or not str(folder):
+            raise ConfigurationError(
+                field=f"Files({name}).folder",
+                value=folder,
+                rule="must be the path of a folder",
+                fix='"." is the current one; "dead-letters" is one in it.',
+            )
+        self._folder = Path(folder)
         self._layout = _checked(name, layout)
-        self._form = _checked_form(name, form)
+        if not callable(form):
+            raise ConfigurationError(
+                field=f"Files({name}).form",
+                value=form,
+                rule="must be a function of the letter",
+                fix='form=lambda letter: {"id": letter.letter_id, "why": letter.message}.',
+            )
+        self._form = form
 
     def __repr__(self) -> str:
         asked = f", input={self.input!r}" if self.input != "exclude" else ""
@@ -192,28 +206,6 @@ def write_file(path: str | Path, content: bytes) -> None:
     target = Path(path)
     _make_folder(target.parent)
     _write(target, content)
-
-
-def _checked_folder(name: str, folder: str | Path) -> Path:
-    if not isinstance(folder, str | Path) or not str(folder):
-        raise ConfigurationError(
-            field=f"Files({name}).folder",
-            value=folder,
-            rule="must be the path of a folder",
-            fix='"." is the current one; "dead-letters" is one in it.',
-        )
-    return Path(folder)
-
-
-def _checked_form(name: str, form: Form) -> Form:
-    if not callable(form):
-        raise ConfigurationError(
-            field=f"Files({name}).form",
-            value=form,
-            rule="must be a function of the letter",
-            fix='form=lambda letter: {"id": letter.letter_id, "why": letter.message}.',
-        )
-    return form
 
 
 def _checked(name: str, layout: Layout) -> Layout:
