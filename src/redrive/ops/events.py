@@ -42,11 +42,9 @@ class EventReader:
     def latest(self, limit: int) -> list[Event | BreakerEvent]:
         """Return the latest events before the reader was made, oldest first."""
         attempts = inspect.latest_events(self._store, job=self._job, pipeline=self._pipeline, limit=limit)
-        changes = (
-            [] if self._job else breakers.breaker_changes(self._store, pipeline=self._pipeline, limit=limit)
-        )
         known = [event for event in attempts if event.seq <= self._last]
-        return _in_order(known, [change for change in changes if change.id <= self._last_change])[-limit:]
+        changes = [change for change in self._changes(limit) if change.id <= self._last_change]
+        return _in_order(known, changes)[-limit:]
 
     def news(self) -> list[Event | BreakerEvent]:
         """Return what came since the last look, oldest first, a page at most."""
@@ -54,18 +52,17 @@ class EventReader:
         news = inspect.events_after(
             self._store, self._last, job=self._job, pipeline=self._pipeline, limit=PAGE
         )
-        changes = (
-            []
-            if self._job
-            else breakers.breaker_changes(
-                self._store, after=self._last_change, pipeline=self._pipeline, limit=PAGE
-            )
-        )
+        changes = self._changes(PAGE, after=self._last_change)
         self._last_change = changes[-1].id if changes else self._last_change
         self.is_behind = len(news) == PAGE
         # Unless the page is full, all events up to the end were read, also those that do not match.
         self._last = news[-1].seq if self.is_behind else max(end, news[-1].seq if news else 0)
         return _in_order(news, changes)
+
+    def _changes(self, limit: int, after: int | None = None) -> list[BreakerEvent]:
+        if self._job:
+            return []
+        return breakers.breaker_changes(self._store, after=after, pipeline=self._pipeline, limit=limit)
 
 
 def operations_on(

@@ -27,7 +27,6 @@ from redrive.ops.audit import Actor, Subject
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
-from redrive.store.records import Step
 from redrive.store.statements import workers as worker_sql
 from redrive.store.steps import limit_swap
 
@@ -57,6 +56,11 @@ class LimitFacts:
     """When the dependency last refused a call because there were too many."""
     is_set: bool
     """Whether somebody has set other numbers than the code has."""
+
+    @property
+    def title(self) -> str:
+        """The name, with the key if it is about one."""
+        return f"{self.name} for {self.key}" if self.key else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,18 +107,12 @@ def set_limit(
     def changed(state: LimitState) -> LimitState:
         return replace(state, rate=per_second, burst=burst, concurrency=concurrency)
 
-    return _change(store, name, key, by.log("set", Subject("limit", name)), changed)
+    return _change(store, name, key, by, "set", changed)
 
 
 def pause(store: Store, name: str, by: Actor, *, key: str = "") -> LimitFacts:
     """Let no job of a limit start until it is resumed."""
-    return _change(
-        store,
-        name,
-        key,
-        by.log("pause", Subject("limit", name)),
-        lambda state: replace(state, is_paused=True),
-    )
+    return _change(store, name, key, by, "pause", lambda state: replace(state, is_paused=True))
 
 
 def resume(store: Store, name: str, by: Actor, *, key: str = "") -> LimitFacts:
@@ -124,7 +122,7 @@ def resume(store: Store, name: str, by: Actor, *, key: str = "") -> LimitFacts:
     def resumed(state: LimitState) -> LimitState:
         return replace(state, is_paused=False, paused_until=None, at=min(state.at, now))
 
-    return _change(store, name, key, by.log("resume", Subject("limit", name)), resumed)
+    return _change(store, name, key, by, "resume", resumed)
 
 
 def limited_work(store: Reader, queued: Mapping[tuple[str, str], int]) -> list[LimitedWork]:
@@ -152,7 +150,7 @@ def waits_of(store: Reader, job: int, pipeline: str, stage: str) -> list[str]:
         if name == pipeline and stage in known.stages
     }
     found = ((each, _obstacle(each)) for each in limits(store) if (each.name, each.key) in mine)
-    return [f"limit {_title(each)}, which {obstacle[0]}" for each, obstacle in found if obstacle is not None]
+    return [f"limit {each.title}, which {obstacle[0]}" for each, obstacle in found if obstacle is not None]
 
 
 def _obstacle(facts: LimitFacts) -> tuple[str, datetime | None] | None:
@@ -169,10 +167,10 @@ def _obstacle(facts: LimitFacts) -> tuple[str, datetime | None] | None:
 
 
 def _change(
-    store: Store, name: str, key: str, log: Step, change: Callable[[LimitState], LimitState]
+    store: Store, name: str, key: str, by: Actor, verb: str, change: Callable[[LimitState], LimitState]
 ) -> LimitFacts:
     """Change the state of a limit by compare-and-swap, with its line in the operator log."""
-    known = _known(store)
+    known, log = _known(store), by.log(verb, Subject("limit", name))
     for _ in range(SWAPS_MAX):
         before = _state_of(store, name, key, known)
         now = CURRENT.get().clock.wall()
@@ -245,7 +243,3 @@ def _keys_in(keys: str | None, keyed_by: str | None) -> dict[str, str]:
     except msgspec.DecodeError:
         return {}
     return dict(zip(names, values, strict=False))
-
-
-def _title(facts: LimitFacts) -> str:
-    return f"{facts.name} for {facts.key}" if facts.key else facts.name

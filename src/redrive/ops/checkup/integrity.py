@@ -6,11 +6,11 @@ Changes nothing. Counters may differ for a moment while workers write.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from redrive.ops.checkup.findings import REPORT, Finding, fine, problem
-from redrive.ops.jobs.inspect import counts
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import jobs as job_sql
@@ -39,17 +39,15 @@ def check_integrity(store: Store) -> Iterator[Finding]:
 
 
 def _job_counters(store: Reader) -> Finding:
-    recounted: dict[tuple[str, str], dict[str, int]] = {}
-    for pipeline, stage, status, found in store.query(job_sql.recount()):
-        recounted.setdefault((pipeline, stage), {})[status] = found
-    counters = counts(store)
+    counters, recounted = (
+        Counter({row[:3]: row.jobs for row in store.query(asked)})
+        for asked in (job_sql.counts(), job_sql.recount())
+    )
     wrong = [
-        f"{pipeline}.{stage} {status}: counter {counter.get(status, 0)}, recount {actual.get(status, 0)}"
-        for pipeline, stage in sorted(recounted.keys() | counters.keys())
-        for counter in (counters.get((pipeline, stage), {}),)
-        for actual in (recounted.get((pipeline, stage), {}),)
-        for status in sorted(counter.keys() | actual.keys())
-        if counter.get(status, 0) != actual.get(status, 0)
+        f"{pipeline}.{stage} {status}: counter {counters[lane]}, recount {recounted[lane]}"
+        for lane in sorted(counters.keys() | recounted.keys())
+        for pipeline, stage, status in (lane,)
+        if counters[lane] != recounted[lane]
     ]
     if wrong:
         return problem(

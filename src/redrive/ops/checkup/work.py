@@ -8,7 +8,6 @@ same position mean that one was renamed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from redrive.core.units import format_duration, plural
@@ -18,7 +17,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.ops.breakers import breakers
 from redrive.ops.checkup.findings import REPORT, Finding, fine, problem, warning
 from redrive.ops.limits import limits
-from redrive.ops.pipelines import WorkerFacts, lanes, stale_lanes, workers
+from redrive.ops.pipelines import lanes, stale_lanes, workers
 from redrive.ops.replay.progress import waits_for
 from redrive.ops.replay.replays import list_replays
 from redrive.store.protocol import Store
@@ -38,24 +37,16 @@ LISTED_MAX: Final = 5
 REPLAYS_MAX: Final = 100
 
 
-@dataclass(slots=True)
 class _State:
     """What is read once for all checks."""
 
-    store: Store
-    now: float = field(init=False)
-    workers: list[WorkerFacts] = field(init=False)
-    lanes: list[LaneFacts] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self.now = CURRENT.get().clock.wall()
-        self.workers = workers(self.store)
-        self.lanes = lanes(self.store)
-
-    @property
-    def served(self) -> set[str]:
+        self.workers = workers(store)
+        self.lanes = lanes(store)
+        self.served = {name for worker in self.workers if worker.is_live for name in worker.pipelines}
         """The pipelines that a live worker serves."""
-        return {name for worker in self.workers if worker.is_live for name in worker.pipelines}
 
     def due(self, lane: LaneFacts) -> tuple[int, float]:
         """Return how many jobs of a lane are due, and for how long the oldest has been."""
@@ -99,9 +90,7 @@ def _leases(state: _State) -> Iterator[Finding]:
     lost = [str(job) for job in state.store.query(upkeep_sql.ownerless_jobs(limit=LISTED_MAX))]
     if lost:
         yield problem(
-            "leases",
-            f"jobs that are processing but leased by no worker: {', '.join(lost)}",
-            REPORT,
+            "leases", f"jobs that are processing but leased by no worker: {', '.join(lost)}", REPORT
         )
     for job, pipeline, stage, started_at in state.store.query(
         upkeep_sql.long_running(before=state.now - LONG_SECONDS, limit=LISTED_MAX)
@@ -205,15 +194,16 @@ def _breakers(state: _State) -> Iterator[Finding]:
 def _limits(state: _State) -> Iterator[Finding]:
     every = limits(state.store)
     for limit in every:
-        name = f"{limit.name} for {limit.key}" if limit.key else limit.name
         if limit.status == "paused":
             yield warning(
                 "limits",
-                f"{name} is paused by hand; jobs that need it do not start",
+                f"{limit.title} is paused by hand; jobs that need it do not start",
                 f"To start them again: redrive limit resume {limit.name}.",
             )
         elif limit.until is not None:
-            yield fine("limits", f"{name} waits until {limit.until:%H:%M:%S} UTC, as the dependency asked")
+            yield fine(
+                "limits", f"{limit.title} waits until {limit.until:%H:%M:%S} UTC, as the dependency asked"
+            )
     if every and all(limit.status == "open" for limit in every):
         yield fine("limits", f"{len(every)} known, none paused")
 

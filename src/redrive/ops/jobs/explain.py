@@ -25,7 +25,6 @@ from redrive.ops.jobs.next_steps import Hints, next_steps
 from redrive.ops.jobs.timeline import TimelineEntry, act_of, place_there, replay_outcome, timeline
 from redrive.ops.limits import waits_of
 from redrive.store.protocol import Store
-from redrive.store.reader import Reader
 from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.jobs import AttemptLine, JobFacts
 
@@ -100,31 +99,26 @@ class Explanation:
 
 def explain(store: Store, job_id: int) -> Explanation:
     """Explain a job as it is at one moment; raises JobNotFoundError whose hint names existing ids."""
+    hint, limited_by = None, list[str]()
     with store.reading() as moment:
-        return _explanation(moment, job_id)
-
-
-def _explanation(store: Reader, job_id: int) -> Explanation:
-    details = details_of(store, job_id)
-    stages = [
-        lane.stage for lane in store.query(worker_sql.lanes()) if lane.pipeline == details.facts.pipeline
-    ]
+        details = details_of(moment, job_id)
+        facts = details.facts
+        stages = [lane.stage for lane in moment.query(worker_sql.lanes()) if lane.pipeline == facts.pipeline]
+        live = next((letter for letter in reversed(details.letters) if letter.is_live), None)
+        if live is not None:
+            hint = Hints(moment).about(facts.pipeline, facts.stage, live.code, live.category)
+        if facts.status == "queued":
+            limited_by = waits_of(moment, facts.id, facts.pipeline, facts.stage)
     categories = {letter.code: letter.category for letter in details.letters}
     explained = [_explained(attempt, categories, stages) for attempt in details.attempts]
-    live = next((letter for letter in reversed(details.letters) if letter.is_live), None)
-    hint = None
-    if live is not None:
-        hint = Hints(store).about(details.facts.pipeline, details.facts.stage, live.code, live.category)
     was_erased = any(done.verb == "erase" for done in details.operations)
-    facts = details.facts
-    limited_by = waits_of(store, facts.id, facts.pipeline, facts.stage) if facts.status == "queued" else ()
     steps = next_steps(facts, live, hint, came_empty=not was_erased, limited_by=limited_by)
-    sentences = [_state(details.facts), *_origin(details, categories)]
+    sentences = [_state(facts), *_origin(details, categories)]
     sentences += [_joined(one.happened, one.matched, one.decided, one.otherwise) for one in explained]
     sentences += [*_rounds(details), *_acts(details), *steps]
     return Explanation(
         job=job_id,
-        status=details.facts.status,
+        status=facts.status,
         sentences=sentences,
         attempts=explained,
         letter=None if live is None else live.id,

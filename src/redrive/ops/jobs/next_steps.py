@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache, partial
 
 from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
-from redrive.engine.replay.rules import OwnHint, hints_of
+from redrive.engine.replay.rules import hints_of
 from redrive.store.reader import Reader
 from redrive.store.statements.jobs import JobFacts
 from redrive.store.statements.letters import DeadLetter
@@ -29,14 +30,11 @@ class Hints:
     """What to do about codes; the store is asked once for each pipeline."""
 
     def __init__(self, store: Reader) -> None:
-        self._store = store
-        self._own: dict[str, tuple[OwnHint, ...]] = {}
+        self._own_of = cache(partial(hints_of, store))
 
     def about(self, pipeline: str, stage: str, code: str, category: str) -> str:
         """Return what to do about a code that failed there."""
-        if pipeline not in self._own:
-            self._own[pipeline] = hints_of(self._store, pipeline)
-        for own in self._own[pipeline]:
+        for own in self._own_of(pipeline):
             if own.code == code and (not own.stages or stage in own.stages):
                 return own.hint
         return remediation_hint(code, category)
@@ -82,7 +80,9 @@ def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
             hint = hint or remediation_hint(letter.code, letter.category)
             probably = suggested_diagnosis(letter.category, letter.code)
             steps = [hint, f"Record the cause: redrive dlq triage {number} --diagnosis {probably.value}"]
-            return [_escalated(letter), *steps] if letter.is_escalated else steps
+            came_back = f"a replay failed again with the same permanent code, {letter.code}"
+            why = f"It is escalated: {came_back}, so the last fix did not cure it."
+            return [why, *steps] if letter.is_escalated else steps
         case "triaged":
             return [f'Record what was done about it: redrive dlq remediate {number} --evidence "..." --safe']
         case "ready":
@@ -97,12 +97,6 @@ def gone_for_good(erased_at: datetime) -> str:
     """Return that a job cannot be replayed because its values were erased, and what to do instead."""
     erased = f"its values were erased at {erased_at:%Y-%m-%d %H:%M:%S} UTC"
     return f"It can never be replayed: {erased}. Submit it anew if it is still wanted."
-
-
-def _escalated(letter: DeadLetter) -> str:
-    """Return why a letter is escalated: by its code, whatever its fingerprint is."""
-    came_back = f"a replay failed again with the same permanent code, {letter.code}"
-    return f"It is escalated: {came_back}, so the last fix did not cure it."
 
 
 def _of_failed(facts: JobFacts, letter: DeadLetter, hint: str | None, *, came_empty: bool) -> list[str]:

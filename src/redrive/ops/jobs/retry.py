@@ -100,10 +100,10 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[RetryOptions])
     except StoreRefusedError:
         taken = None
     if taken is None:
-        raise ReplayRefusedError(
-            subject=f"job {job_id}",
-            problem="somebody else has moved it just now",
-            fix=f"redrive job show {job_id} shows its current state.",
+        raise _refused(
+            job_id,
+            "somebody else has moved it just now",
+            f"redrive job show {job_id} shows its current state.",
         )
     return get_job(store, job_id)
 
@@ -132,18 +132,18 @@ def _way_of(
     is_spared = _check_rules(store, facts, letter, owner)
     obstacle = obstacle_to(candidate, value, code, from_start=from_start)
     if obstacle is not None:
-        raise ReplayRefusedError(
-            subject=f"job {job_id}", problem=obstacle.text, fix=f"redrive dlq show {letter[0]} shows more."
-        )
+        raise _refused(job_id, obstacle.text, f"redrive dlq show {letter[0]} shows more.")
     stages = stages_of(store, facts.pipeline)
     if code is None and not from_start and (lost := lost_stage(candidate, stages)) is not None:
-        raise ReplayRefusedError(subject=f"job {job_id}", problem=lost.text, fix=_ways_out(facts.stage))
+        name = f"Give the stage its name back with @stage(name={facts.stage!r})"
+        target = "if there is code that has it, name it with --target MODULE:PIPELINE"
+        raise _refused(job_id, lost.text, f"{name}; {target}; or begin at the first stage with --from-start.")
     first = first_lane_of(store, code, facts.pipeline) if from_start else None
     if from_start and first is None:
-        raise ReplayRefusedError(
-            subject=f"job {job_id}",
-            problem=f"several stages of {facts.pipeline} were the first one at some time",
-            fix="Name the code, so that it is known which one is now: --target MODULE:PIPELINE.",
+        raise _refused(
+            job_id,
+            f"several stages of {facts.pipeline} were the first one at some time",
+            "Name the code, so that it is known which one is now: --target MODULE:PIPELINE.",
         )
     return _Way(
         facts=facts,
@@ -181,10 +181,10 @@ def _check_not_gone(store: Store, facts: JobFacts, letter: int) -> None:
         or store.query(triage_sql.letter_values(letter=letter, part="payload"))[0].may_be_supplied
     ):
         return
-    raise ReplayRefusedError(
-        subject=f"job {facts.id}",
-        problem=f"its values were erased at {facts.erased_at:%Y-%m-%d %H:%M:%S} UTC, and cannot be brought back",
-        fix=f"Submit it anew if it is still wanted; redrive dlq discard {letter} closes its dead letter.",
+    raise _refused(
+        facts.id,
+        f"its values were erased at {facts.erased_at:%Y-%m-%d %H:%M:%S} UTC, and cannot be brought back",
+        f"Submit it anew if it is still wanted; redrive dlq discard {letter} closes its dead letter.",
     )
 
 
@@ -200,41 +200,26 @@ def _not_owner(facts: JobFacts, owner: str) -> NotOwnerError:
     return NotOwnerError(subject=f"job {facts.id}", problem=problem, fix=fix)
 
 
-def _ways_out(stage: str) -> str:
-    return (
-        f"Give the stage its name back with @stage(name={stage!r}); if there is code that has it, name it with --target"
-        " MODULE:PIPELINE; or begin at the first stage with --from-start."
-    )
-
-
 def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
     """Return the letter of a failed job and its state; refuse what cannot be retried."""
-    subject = f"job {facts.id}"
     if facts.status != JobState.FAILED:
-        raise ReplayRefusedError(
-            subject=subject, problem=f"it is {facts.status}", fix="Only a job that failed can be retried."
-        )
+        raise _refused(facts.id, f"it is {facts.status}", "Only a job that failed can be retried.")
     rows = store.query(release_sql.live_letter(job=facts.id))
     if not rows:
-        raise ReplayRefusedError(
-            subject=subject,
-            problem="it has no dead letter",
-            fix="redrive doctor --deep reports what is wrong with this database.",
-        )
+        wrong = "redrive doctor --deep reports what is wrong with this database."
+        raise _refused(facts.id, "it has no dead letter", wrong)
     letter, state, replay = rows[0]
     if state == LetterState.DISCARDED:
-        raise ReplayRefusedError(
-            subject=subject,
-            problem=f"its dead letter {letter} was discarded",
-            fix=f"redrive dlq restore {letter} takes that back.",
-        )
+        restore = f"redrive dlq restore {letter} takes that back."
+        raise _refused(facts.id, f"its dead letter {letter} was discarded", restore)
     if replay is not None:
-        raise ReplayRefusedError(
-            subject=subject,
-            problem=f"its dead letter {letter} belongs to replay {replay}",
-            fix=f"Wait for it, or redrive replay cancel {replay}.",
-        )
+        wait = f"Wait for it, or redrive replay cancel {replay}."
+        raise _refused(facts.id, f"its dead letter {letter} belongs to replay {replay}", wait)
     return letter, state
+
+
+def _refused(job_id: int, problem: str, fix: str) -> ReplayRefusedError:
+    return ReplayRefusedError(subject=f"job {job_id}", problem=problem, fix=fix)
 
 
 def _check_rules(store: Store, facts: JobFacts, letter: tuple[int, str], owner: str | None) -> bool:

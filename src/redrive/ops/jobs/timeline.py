@@ -24,15 +24,15 @@ class TimelineEntry:
 
     at: datetime
     what: str
-    stage: str | None
-    round: int | None
+    stage: str | None = None
+    round: int | None = None
     """Of attempts and dead letters; None for the whole job."""
-    attempt: int | None
-    code: str | None
-    duration: float | None
+    attempt: int | None = None
+    code: str | None = None
+    duration: float | None = None
     """Seconds; only for the end of an attempt."""
-    detail: str | None
-    actor: str | None
+    detail: str | None = None
+    actor: str | None = None
 
 
 def timeline(store: Store, job_id: int) -> list[TimelineEntry]:
@@ -42,7 +42,10 @@ def timeline(store: Store, job_id: int) -> list[TimelineEntry]:
     rounds = {attempt.dispatch: attempt.round for attempt in details.attempts}
     entries = [_entry_of(event, rounds, details.facts) for event in events]
     entries += [*_entries_there(details), *_ends_of_replays(details)]
-    entries += [_entry_by(done, job_id) for done in details.operations]
+    entries += [
+        TimelineEntry(at=done.at, what=act_of(done, job_id), detail=done.reason, actor=done.actor)
+        for done in details.operations
+    ]
     # Sorting is stable: events of one instant stay in their order, and acts of operators follow them.
     return sorted(entries, key=lambda entry: entry.at)
 
@@ -52,20 +55,6 @@ def act_of(done: Operation, job_id: int) -> str:
     return done.verb if done.subject == f"job {job_id}" else f"{done.verb} ({done.subject})"
 
 
-def _entry_by(done: Operation, job_id: int) -> TimelineEntry:
-    return TimelineEntry(
-        at=done.at,
-        what=act_of(done, job_id),
-        stage=None,
-        round=None,
-        attempt=None,
-        code=None,
-        duration=None,
-        detail=done.reason,
-        actor=done.actor,
-    )
-
-
 def _ends_of_replays(details: JobDetails) -> list[TimelineEntry]:
     """Return when and how the replay of each letter ended."""
     after = {letter.follows: letter for letter in details.letters}
@@ -73,13 +62,9 @@ def _ends_of_replays(details: JobDetails) -> list[TimelineEntry]:
         TimelineEntry(
             at=letter.closed_at,
             what=f"{letter.state} (letter {letter.id})",
-            stage=None,
             round=letter.round,
-            attempt=None,
             code=letter.code,
-            duration=None,
             detail=f"its replay {replay_outcome(letter, after.get(letter.id))}",
-            actor=None,
         )
         for letter in details.letters
         if letter.closed_at is not None
@@ -101,18 +86,12 @@ def _entries_there(details: JobDetails) -> list[TimelineEntry]:
             code=made.code,
             duration=made.duration,
             detail=made.reason,
-            actor=None,
         )
         for made in origin.attempts
     ]
     imported = TimelineEntry(
         at=origin.imported_at,
         what="imported",
-        stage=None,
-        round=None,
-        attempt=None,
-        code=None,
-        duration=None,
         detail=place_there(origin),
         actor=origin.actor,
     )
@@ -131,7 +110,6 @@ def _entry_of(event: JobEvent, rounds: Mapping[int, int], facts: JobFacts) -> Ti
         code=event.code,
         duration=None if event.duration_ms is None else event.duration_ms / 1000,
         detail=event.reason,
-        actor=None,
     )
 
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from redrive.core.diagnosis import suggested_diagnosis
-from redrive.errors import JobNotFoundError
 from redrive.ops.audit import operations_about
-from redrive.ops.jobs.facts import Attempt, job_attempts, job_facts
+from redrive.ops.jobs.facts import Attempt, job_attempts
 from redrive.ops.jobs.next_steps import Hints, gone_for_good
 from redrive.ops.letters.letter import get_letter
 from redrive.store.protocol import Store
-from redrive.store.reader import Reader
+from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements.jobs import JobFacts
 from redrive.store.statements.letters import DeadLetter, Edit
@@ -63,14 +62,12 @@ class LetterDetails:
 def letter_details(store: Store, letter_id: int) -> LetterDetails:
     """Return everything about a dead letter at one moment; raises LetterNotFoundError."""
     with store.reading() as moment:
-        return _details(moment, letter_id)
-
-
-def _details(store: Reader, letter_id: int) -> LetterDetails:
-    letter = get_letter(store, letter_id)
-    facts = _job_facts(store, letter.job)
-    operations = operations_about(store, letter.job, [letter])
-    hint = Hints(store).about(letter.pipeline, letter.stage, letter.code, letter.category)
+        letter = get_letter(moment, letter_id)
+        facts = next(iter(moment.query(job_sql.job(job=letter.job))), None)
+        operations = operations_about(moment, letter.job, [letter])
+        hint = Hints(moment).about(letter.pipeline, letter.stage, letter.code, letter.category)
+        attempts = job_attempts(moment, letter.job)
+        edits = moment.query(letter_sql.edits_of_letter(letter=letter.id))
     if facts is not None and facts.erased_at is not None and any(done.verb == "erase" for done in operations):
         # A hint about the code would end with a replay.
         hint = gone_for_good(facts.erased_at)
@@ -80,17 +77,10 @@ def _details(store: Reader, letter_id: int) -> LetterDetails:
         suggested_diagnosis=suggested_diagnosis(letter.category, letter.code),
         hint=hint,
         facts=facts,
-        attempts=job_attempts(store, letter.job),
-        edits=store.query(letter_sql.edits_of_letter(letter=letter.id)),
+        attempts=attempts,
+        edits=edits,
         operations=operations,
     )
-
-
-def _job_facts(store: Reader, job: int) -> JobFacts | None:
-    try:
-        return job_facts(store, job)
-    except JobNotFoundError:
-        return None
 
 
 def stack_of(text: str) -> Stack:

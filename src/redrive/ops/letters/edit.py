@@ -164,8 +164,7 @@ def edit(store: Store, letter: int, by: Actor, **change: Unpack[Change]) -> Edit
             applied, a function that raises or returns None, a placeholder in the value, the original of what was never edited.
         ReplayRefusedError: the letter is closed, its job runs or was erased, or somebody else edited it meanwhile.
     """
-    made = draft(store, letter, **change)
-    return commit(store, made, by)
+    return commit(store, draft(store, letter, **change), by)
 
 
 def commit(store: Store, made: Draft, by: Actor) -> EditResult:
@@ -202,22 +201,17 @@ def commit(store: Store, made: Draft, by: Actor) -> EditResult:
 
 def _supply(values: triage_sql.LetterValue, made: Draft) -> list[Step]:
     """Return the steps that give a job without values the one it starts with."""
-    dispatch = _BESIDE[made.part]
+    job, dispatch = values.job, _BESIDE[made.part]
     is_small = len(made.after) <= INLINE_MAX
     inline = made.after if is_small else None
-    beside = (
-        []
-        if is_small
-        else [triage_sql.supply_value(job=values.job, dispatch=dispatch, value=made.after).touching(1)]
-    )
     if made.part == "payload":
-        return [*beside, triage_sql.supply_payload(job=values.job, payload=inline).touching(1)]
-    return [
-        *beside,
-        triage_sql.supply_input(
-            job=values.job, input=inline, input_from=0 if is_small else dispatch
-        ).touching(1),
-    ]
+        supply = triage_sql.supply_payload(job=job, payload=inline)
+    else:
+        supply = triage_sql.supply_input(job=job, input=inline, input_from=0 if is_small else dispatch)
+    if is_small:
+        return [supply.touching(1)]
+    beside = triage_sql.supply_value(job=job, dispatch=dispatch, value=made.after)
+    return [beside.touching(1), supply.touching(1)]
 
 
 def read_letter_value(store: Store, letter: int, part: Part, by: Actor) -> bytes:
@@ -336,17 +330,13 @@ def _checked_by(values: triage_sql.LetterValue, part: Part, after: bytes, pipeli
     stage = pipeline.stages[0].name if part == "payload" else values.stage
     if stage not in named:
         raise unknown(stage, named, kind="stage", otherwise="The pipeline has no stages.")
-    _check_fit(named[stage], f"{pipeline.name}.{stage}", after)
-    return named[stage]
-
-
-def _check_fit(codec: Codec, where: str, after: bytes) -> None:
     try:
-        codec.check(after)
+        named[stage].check(after)
     except SerializationError as error:
         # The message often quotes the value, which must stay hidden.
         problem = redact(storable(error.problem), payload=literals_in(after))[:MESSAGE_MAX]
-        raise SerializationError(where=where, kind="the new value", problem=problem) from None
+        raise SerializationError(where=f"{pipeline.name}.{stage}", kind=NEW, problem=problem) from None
+    return named[stage]
 
 
 def _refused(letter: int, problem: str, fix: str) -> ReplayRefusedError:

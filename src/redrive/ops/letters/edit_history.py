@@ -53,24 +53,19 @@ def edit_history(store: Reader, letter: int) -> EditHistory:
     known = get_letter(store, letter)
     kept = kept_edits(store, known.job, letter)
     # Erasing wipes all edits of a job at once, and none can be made after it.
-    erased = (
-        [] if kept else [_erased_of(row) for row in store.query(letter_sql.edits_of_letter(letter=letter))]
-    )
+    erased = [] if kept else store.query(letter_sql.edits_of_letter(letter=letter))
+    edits = [
+        PastEdit(
+            part=each.part,
+            at=instant(each.at),
+            actor=each.actor,
+            diff=difference(each.before, each.after, each.part),
+        )
+        for each in kept
+    ]
+    edits += [PastEdit(part=each.part, at=each.at, actor=each.actor, diff=None) for each in erased]
     firsts: dict[Part, bytes | None] = {each.part: each.before for each in reversed(kept)}
     originals: dict[Part, str] = {
         part: redacted_json(value) for part, value in firsts.items() if value is not None
     }
-    return EditHistory(
-        letter=letter,
-        edits=[*map(_past, kept), *erased],
-        originals=originals,
-    )
-
-
-def _past(kept: EditRow) -> PastEdit:
-    diff = difference(kept.before, kept.after, kept.part)
-    return PastEdit(part=kept.part, at=instant(kept.at), actor=kept.actor, diff=diff)
-
-
-def _erased_of(row: letter_sql.Edit) -> PastEdit:
-    return PastEdit(part=row.part, at=row.at, actor=row.actor, diff=None)
+    return EditHistory(letter=letter, edits=edits, originals=originals)

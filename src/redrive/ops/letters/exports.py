@@ -7,8 +7,8 @@ request. Reading is in small steps, so a million letters need no more memory tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, cast
 
@@ -140,13 +140,7 @@ def export(
 
 
 def _logged(store: Store, frozen: FrozenSet, by: Actor) -> Iterator[bytes]:
-    """Yield lines with values; the export is logged when the first one is taken."""
-    _log(store, frozen, by)
-    yield from _lines(store, frozen, with_values=True)
-
-
-def _log(store: Store, frozen: FrozenSet, by: Actor) -> None:
-    """Log the letters whose values are exported, in one transaction."""
+    """Yield lines with values; when the first one is taken, the export of all of them is logged, in one transaction."""
     by = by.hiding(values_of_set(store, frozen, by.reason))
     change = {"before": {"values": "kept"}, "after": {"values": "exported"}}
     is_one = frozen.which.ids is not None and len(frozen.which.ids) == 1
@@ -158,6 +152,7 @@ def _log(store: Store, frozen: FrozenSet, by: Actor) -> None:
             for ids in frozen_steps(store, frozen)
         )
     )
+    yield from _lines(store, frozen, with_values=True)
 
 
 def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[bytes]:
@@ -166,34 +161,23 @@ def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[by
         with store.reading() as moment:
             rows = moment.query(transfer_sql.exported_letters(ids=ids))
             jobs = {job.letter: job for job in moment.query(transfer_sql.exported_jobs(ids=ids))}
-        acts = _acts_on(store, ids, {row.replay for row in rows})
+        acts: dict[int, list[Operation]] = {row.id: [] for row in rows}
+        # Acts on many letters are read once per step: letter by letter, all of them would be read for each.
+        for act in store.query(operation_sql.acts_with_letters(ids=ids, first=ids[0], last=ids[-1])):
+            acts.setdefault(act.letter, []).append(msgspec.convert(act, Operation, from_attributes=True))
+        bounds = functools.cache(functools.partial(bounds_of_replay, store))
         for row in rows:
+            acts[row.id] += [] if row.replay is None else bounds(row.replay)
             found = row, jobs[row.id]
-            yield _ENCODER.encode(_line_of(store, installation, found, acts, with_values=with_values)) + b"\n"
-
-
-@dataclass(frozen=True, slots=True)
-class _Acts:
-    """Acts on many letters at once that changed letters of one step."""
-
-    by_letter: dict[int, list[Operation]]
-    by_replay: dict[int, list[Operation]]
-
-
-def _acts_on(store: Store, ids: list[int], replays: Iterable[int | None]) -> _Acts:
-    """Read the acts on many letters once per step: letter by letter, all of them would be read for each."""
-    by_letter: dict[int, list[Operation]] = {}
-    for row in store.query(operation_sql.acts_with_letters(ids=ids, first=ids[0], last=ids[-1])):
-        by_letter.setdefault(row.letter, []).append(msgspec.convert(row, Operation, from_attributes=True))
-    by_replay = {each: bounds_of_replay(store, each) for each in replays if each is not None}
-    return _Acts(by_letter, by_replay)
+            line = _line_of(store, installation, found, acts[row.id], with_values=with_values)
+            yield _ENCODER.encode(line) + b"\n"
 
 
 def _line_of(
     store: Store,
     here: Installation,
     found: tuple[DeadLetter, transfer_sql.JobOfLetter],
-    many: _Acts,
+    many: list[Operation],
     *,
     with_values: bool,
 ) -> ExportedLine:
@@ -202,8 +186,7 @@ def _line_of(
     facts = members_of(row) | of_job._asdict()
     facts |= {"fingerprint": row.group, "created_at": instant(of_job.created_at)}
     named = (*acts_on(store, Subject("letter", letter)), *acts_on(store, Subject("job", job)))
-    replays = [] if row.replay is None else many.by_replay[row.replay]
-    acts = in_order([*named, *many.by_letter.get(letter, []), *replays])
+    acts = in_order([*named, *many])
     safe = _redacted({**facts, "key": None, "owner": None})
     safe |= {"key": unchanged(row.key), "owner": unchanged(row.owner)}
     safe["origin"] = of_job.origin or origin_of(job, here.ids)
@@ -226,18 +209,17 @@ def unchanged(text: str | None) -> str | None:
 
 def _values_of(store: Store, job: int, letter: int) -> ExportedValues:
     ((payload, given),) = store.query(transfer_sql.exported_values(job=job))
-    edits = [_edit_of(row) for row in store.query(transfer_sql.exported_edits(job=job, letter=letter))]
+    edits = [
+        ExportedEdit(
+            part=row.part,
+            before=_raw(row.before),
+            after=_raw(row.after),
+            at=instant(row.at),
+            actor=redact(row.actor),
+        )
+        for row in store.query(transfer_sql.exported_edits(job=job, letter=letter))
+    ]
     return ExportedValues(payload=_raw(payload), input=_raw(given), edits=edits)
-
-
-def _edit_of(row: transfer_sql.EditRow) -> ExportedEdit:
-    return ExportedEdit(
-        part=row.part,
-        before=_raw(row.before),
-        after=_raw(row.after),
-        at=instant(row.at),
-        actor=redact(row.actor),
-    )
 
 
 def _raw(value: bytes | None) -> msgspec.Raw:

@@ -208,11 +208,11 @@ def resolve_group(store: Reader, prefix: str) -> str:
     start = prefix.strip().lower()
     if start and ":" not in start and not (f"{VERSION}:").startswith(start):
         start = f"{VERSION}:{start}"
-    found = _beginning(store, start, 2) if _is_prefix(start) else []
+    found = fingerprints(store, start, 2) if _is_prefix(start) else []
     if start in found or len(found) == 1:
         return found[0]
     if found:
-        several = _beginning(store, start, NEAR_MAX)
+        several = fingerprints(store, start, NEAR_MAX)
         raise ConfigurationError(
             field="group",
             value=prefix,
@@ -237,15 +237,17 @@ def known_codes(store: Reader) -> list[str]:
 
 def fingerprints(store: Reader, start: str = "", limit: int = 500) -> list[str]:
     """Return the fingerprints with this prefix."""
-    return _beginning(store, start, limit)
+    return store.query(letter_sql.fingerprints(first=start, end=f"{start}\U0010ffff", limit=limit))
 
 
-def trend_of(hours: Sequence[int]) -> Trend:
+def trend_of(hours: Sequence[int], *, is_settled: bool = False) -> Trend:
     """Return the trend of letters by hour, oldest first."""
     half = len(hours) // 2
     before, after = sum(hours[:half]), sum(hours[half:])
     word: Direction = "steady"
-    if not before + after:
+    if is_settled:
+        word = "settled"
+    elif not before + after:
         word = "quiet"
     elif after > RISING * before:
         word = "rising"
@@ -264,7 +266,11 @@ def _described(
     ids = [lane.id for lanes in causes.values() for lane in lanes]
     newest = counts.newest(ids)
     trends = _trends(store, ids)
-    settled = _settled(store, ids) if any(not _pending(counted[cause]) for cause in causes) else set[int]()
+    settled: set[int] = set()
+    if any(not _pending(counted[cause]) for cause in causes):
+        # Those that have no pending letter, whatever the filter.
+        pairs = pairs_of(store, LetterFilter())
+        settled = set(ids) - {pair.group for pair in pairs if pair.state in PENDING}
     samples = {
         cause: max(newest.heads.get(lane.id, (0.0, 0)) for lane in lanes)[1]
         for cause, lanes in causes.items()
@@ -279,8 +285,9 @@ def _described(
             taken=sum(newest.taken[lane.id] for lane in lanes),
             first_at=instant(min(lane.first_at for lane in lanes)),
             last_at=instant(max(lane.last_at for lane in lanes)),
-            trend=_trend(
-                [trends[lane.id] for lane in lanes], is_settled=all(lane.id in settled for lane in lanes)
+            trend=trend_of(
+                [sum(hour) for hour in zip(*(trends[lane.id] for lane in lanes), strict=True)],
+                is_settled=all(lane.id in settled for lane in lanes),
             ),
             pipelines=sorted({lane.pipeline for lane in lanes}),
             stages=sorted({lane.stage for lane in lanes}),
@@ -294,16 +301,6 @@ def _described(
         )
         for cause, lanes in causes.items()
     ]
-
-
-def _trend(by_lane: Sequence[Sequence[int]], *, is_settled: bool) -> Trend:
-    trend = trend_of([sum(hour) for hour in zip(*by_lane, strict=True)])
-    return Trend(trend.hours, "settled") if is_settled else trend
-
-
-def _settled(store: Reader, ids: Sequence[int]) -> set[int]:
-    """Return those of some groups that have no pending letter, whatever the filter."""
-    return set(ids) - {pair.group for pair in pairs_of(store, LetterFilter()) if pair.state in PENDING}
 
 
 def _lanes(store: Reader, ids: Iterable[int]) -> list[letter_sql.GroupRow]:
@@ -322,11 +319,10 @@ def _trends(store: Reader, ids: Sequence[int]) -> dict[int, list[int]]:
 
 
 def _summed(parts: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for part in parts:
-        for state, letters in part.items():
-            total[state] = total.get(state, 0) + letters
-    return total
+        total.update(part)
+    return dict(total)
 
 
 def _pending(states: dict[str, int]) -> int:
@@ -337,14 +333,10 @@ def _nearest(store: Reader, start: str) -> list[str]:
     """Return the groups that share the longest prefix."""
     for length in range(len(start), -1, -1):
         is_askable = not length or _is_prefix(start[:length])
-        if is_askable and (near := _beginning(store, start[:length], NEAR_MAX)):
+        if is_askable and (near := fingerprints(store, start[:length], NEAR_MAX)):
             return near
     return []
 
 
 def _is_prefix(text: str) -> bool:
     return re.fullmatch(r"[a-z0-9:]+", text) is not None
-
-
-def _beginning(store: Reader, start: str, limit: int) -> list[str]:
-    return store.query(letter_sql.fingerprints(first=start, end=f"{start}\U0010ffff", limit=limit))

@@ -272,7 +272,11 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
     payload = None if values is None else _value(values.payload)
     given = None if values is None else _value(values.input)
     edits = [] if values is None else [_edit_row(each) for each in values.edits]
-    clean = _Clean({**_literals(payload), **_literals(given), **_edited_literals(edits)})
+    literals: dict[str, str] = {}
+    for value in (payload, given, *(value for edit in edits for value in (edit.before, edit.after))):
+        literals |= {} if value is None else literals_in(value)
+    clean = _Clean(literals)
+    attempts = [_kept_attempt(each, clean) for each in line.attempts[-ATTEMPTS_MAX:]]
     mark = transfer_sql.ImportMark(line.origin, letter.id)
     now = CURRENT.get().clock.wall()
     message = clean.text(letter.message, MESSAGE_MAX)
@@ -285,7 +289,7 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
             now=now,
             actor=redact(storable(by.text)),
             job=job.id,
-            attempts=_kept_attempts(line.attempts, clean),
+            attempts=msgspec.json.encode(attempts).decode(),
         ).touching(1),
         transfer_sql.import_failure(
             mark=mark, code=letter.code, message=message, failed_at=failed_at
@@ -326,7 +330,7 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
 def _job_steps(line: ExportedLine, payload: bytes | None, given: bytes | None, now: float) -> list[Step]:
     """Return the steps that add the job of a letter, in its lane."""
     job = line.job
-    key, owner = _names(line)
+    key, owner = (unchanged(storable(each)) if each else None for each in (job.key, job.owner))
     return [
         transfer_sql.import_lane(pipeline=job.pipeline, stage=job.stage, position=job.position),
         transfer_sql.import_job(
@@ -384,24 +388,8 @@ def _edit_row(edit: ExportedEdit) -> transfer_sql.ImportedEdit:
     return transfer_sql.ImportedEdit(edit.part, before, after, edit.at.timestamp(), actor)
 
 
-def _names(line: ExportedLine) -> tuple[str | None, str | None]:
-    key, owner = (unchanged(storable(each)) if each else None for each in (line.job.key, line.job.owner))
-    return key, owner
-
-
 def _inline(value: bytes | None) -> bytes | None:
     return value if value is not None and len(value) <= INLINE_MAX else None
-
-
-def _literals(value: bytes | None) -> dict[str, str]:
-    return {} if value is None else literals_in(value)
-
-
-def _edited_literals(edits: Iterable[transfer_sql.ImportedEdit]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for edit in edits:
-        found |= {**_literals(edit.before), **_literals(edit.after)}
-    return found
 
 
 def _context(line: ExportedLine, clean: _Clean) -> bytes:
@@ -433,12 +421,8 @@ def _attempts_problem(attempts: Sequence[dict[str, object]]) -> str | None:
     return None
 
 
-def _kept_attempts(attempts: Sequence[dict[str, object]], clean: _Clean) -> str:
-    """Return attempts as they are stored, as JSON; only of a valid line."""
-    return msgspec.json.encode([_kept_attempt(given, clean) for given in attempts[-ATTEMPTS_MAX:]]).decode()
-
-
 def _kept_attempt(given: dict[str, object], clean: _Clean) -> dict[str, object]:
+    """Return an attempt of a valid line as it is stored."""
     read = msgspec.convert(given, _Attempt)
     kept: dict[str, object] = msgspec.structs.asdict(read)
     for name, most in _TEXTS.items():

@@ -72,7 +72,6 @@ class ReplayPreview:
 
 def preview(store: Store, frozen: FrozenSet, verb: Verb) -> Preview:
     """Return what an act would do; changes nothing. Evidence with a diagnosis begins as a triage: ask for that."""
-    refuses = refusal_of(verb)
     free = Counter(frozen.counts)
     changes: Counter[str] = Counter()
     stays: Counter[Reason] = Counter()
@@ -85,7 +84,7 @@ def preview(store: Store, frozen: FrozenSet, verb: Verb) -> Preview:
         stays[Reason("taken", replay=taken_by)] += among
         is_final = False
     for (pipeline, state), letters in free.items():
-        why = refuses(LetterState(state), None)
+        why = refusal(verb, LetterState(state), None)
         if why is None and letters:
             changes[state] += letters
             pipelines.add(pipeline)
@@ -127,24 +126,22 @@ def preview_replay(store: Store, which: LetterFilter) -> ReplayPreview:
     )
 
 
-def refusal_of(verb: Verb) -> Refusal:
-    """Return the function that returns why an act leaves a letter alone; moves are decided by the lifecycle alone."""
-
-    def refuses_move(state: LetterState, taken_by: int | None) -> Reason | None:
-        if verb in FOR_FREE_LETTERS and taken_by is not None and state in FREE:
-            return Reason("taken", replay=taken_by)
-        # Whether a replay needs evidence first is up to the rules of the pipeline.
-        if state in FREE if verb == "replay" else can_move(state, verb):
-            return None
-        is_early = verb == "remediate" and state is LetterState.OPEN
-        return Reason("untriaged" if is_early else "state", str(state))
-
-    def refuses_ended(state: LetterState, _: int | None) -> Reason | None:
-        return Reason("state", str(state)) if state in ENDED else None
-
-    if verb == "note":
-        return lambda _state, _replay: None
-    return refuses_ended if verb == "assign" else refuses_move
+def refusal(verb: Verb, state: LetterState, taken_by: int | None) -> Reason | None:
+    """Return why an act leaves a letter alone; None if it does not. Moves are decided by the lifecycle alone."""
+    if verb in FOR_FREE_LETTERS and taken_by is not None and state in FREE:
+        return Reason("taken", replay=taken_by)
+    match verb:
+        case "note":
+            is_able = True
+        case "assign":
+            is_able = state not in ENDED
+        case "replay":
+            # Whether it needs evidence first is up to the rules of the pipeline.
+            is_able = state in FREE
+        case _:
+            is_able = can_move(state, verb)
+    is_early = verb == "remediate" and state is LetterState.OPEN
+    return None if is_able else Reason("untriaged" if is_early else "state", str(state))
 
 
 def freed_later(store: Store, frozen: FrozenSet, ids: list[int]) -> frozenset[int]:

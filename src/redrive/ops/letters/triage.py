@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -25,11 +25,12 @@ from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
 from redrive.ops.letters.letter import get_letter
-from redrive.ops.letters.preview import Refusal, Verb, freed_later, refusal_of
+from redrive.ops.letters.preview import Refusal, Verb, freed_later, refusal
 from redrive.ops.letters.reasons import Reason
 from redrive.store.protocol import Store
 from redrive.store.records import Call, Step
 from redrive.store.statements import triage as triage_sql
+from redrive.store.statements.triage import LetterToTriage
 
 TRIES_MAX: Final = 20
 """How often a step is tried again if somebody else moved one of its letters meanwhile."""
@@ -46,15 +47,6 @@ class ActResult:
     changed: int
     left: Mapping[Reason, int]
     """Letters that were left alone, by the reason why."""
-
-
-class AbleLetter(NamedTuple):
-    """What an act has to know about a letter, as it was when it was read."""
-
-    id: int
-    state: LetterState
-    replay: int | None
-    moved: int
 
 
 class _Act(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,11 +81,10 @@ def remediate(
     """
     given = check_remedy(evidence, is_safe=is_safe)
     kept = _redacted(given, values_of_set(store, frozen, given))
-    after = {"state": "ready", "evidence": kept, "is_safe": True}
     act = _Act(
         verb="remediate",
         change=partial(triage_sql.remediate_letters, evidence=kept),
-        after=after,
+        after={"state": "ready", "evidence": kept, "is_safe": True},
     )
     return _carry_out(store, frozen, by, [act] if diagnosis is None else [_triaging(diagnosis), act])
 
@@ -113,15 +104,13 @@ def check_remedy(evidence: str, *, is_safe: bool) -> str:
 
 def discard(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
     """Decide that nothing is to be done; a replay that has taken a letter continues without it."""
-    after = {"state": "discarded"}
-    act = _Act(verb="discard", change=triage_sql.discard_letters, after=after)
+    act = _Act(verb="discard", change=triage_sql.discard_letters, after={"state": "discarded"})
     return _carry_out(store, frozen, by, [act])
 
 
 def restore(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
     """Undo a discard: the letters are open again, and have to be triaged again."""
-    after = {"state": "open"}
-    act = _Act(verb="restore", change=triage_sql.restore_letters, after=after)
+    act = _Act(verb="restore", change=triage_sql.restore_letters, after={"state": "open"})
     return _carry_out(store, frozen, by, [act])
 
 
@@ -131,11 +120,8 @@ def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) 
     name = (
         None if assignee is None else _redacted(_text("assignee", assignee, fix="A name, or nobody at all."))
     )
-    act = _Act(
-        verb="assign",
-        change=partial(triage_sql.assign_letters, assignee=name),
-        after={"assignee": name},
-    )
+    change = partial(triage_sql.assign_letters, assignee=name)
+    act = _Act(verb="assign", change=change, after={"assignee": name})
     return _carry_out(store, frozen, by, [act])
 
 
@@ -166,7 +152,7 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
         for _ in range(TRIES_MAX):
             # Only a triage leaves letters alone that a replay has taken.
             freed = freed_later(store, frozen, ids) if acts[0].verb == "triage" else frozenset[int]()
-            able, reasons = able_letters(store, frozen, ids, refusal_of(acts[0].verb), freed)
+            able, reasons = able_letters(store, frozen, ids, partial(refusal, acts[0].verb), freed)
             if not able or store.apply(*_steps(store, frozen, by, able, acts)) is not None:
                 break
         else:
@@ -183,18 +169,17 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
 
 def able_letters(
     store: Store, frozen: FrozenSet, ids: list[int], refuses: Refusal, freed: frozenset[int] = frozenset()
-) -> tuple[list[AbleLetter], Counter[Reason]]:
+) -> tuple[list[LetterToTriage], Counter[Reason]]:
     """Read letters; return those an act can change, and count the others by reason. `freed` were released only later."""
     rows = store.query(triage_sql.letters_to_triage(ids=ids))
-    able: list[AbleLetter] = []
+    able: list[LetterToTriage] = []
     reasons: Counter[Reason] = Counter(
         {Reason("pruned"): len(ids) - len(rows)} if len(rows) < len(ids) else {}
     )
-    for row in rows:
-        letter = AbleLetter(row.id, LetterState(row.state), row.replay_id, row.moved)
+    for letter in rows:
         why = (
             _left_state(letter, frozen)
-            or refuses(letter.state, letter.replay)
+            or refuses(LetterState(letter.state), letter.replay_id)
             or _newly_able(letter, frozen, freed)
         )
         if why is None:
@@ -204,24 +189,24 @@ def able_letters(
     return able, reasons
 
 
-def _left_state(letter: AbleLetter, frozen: FrozenSet) -> Reason | None:
+def _left_state(letter: LetterToTriage, frozen: FrozenSet) -> Reason | None:
     """Return that a letter is not in the state of the filter, or came into it after the set was frozen."""
     wanted = frozen.which.state
     if wanted is None or (letter.state == wanted and letter.moved <= frozen.moves):
         return None
-    return Reason("came_later" if letter.state == wanted else "left_state", str(letter.state))
+    return Reason("came_later" if letter.state == wanted else "left_state", letter.state)
 
 
-def _newly_able(letter: AbleLetter, frozen: FrozenSet, freed: frozenset[int]) -> Reason | None:
+def _newly_able(letter: LetterToTriage, frozen: FrozenSet, freed: frozenset[int]) -> Reason | None:
     """Return that a letter became able only after the preview had counted it as left alone."""
     only = frozen.only
     if only is not None and (letter.state not in only or letter.moved > frozen.moves):
-        return Reason("came_later", str(letter.state))
+        return Reason("came_later", letter.state)
     return Reason("released_later") if letter.id in freed else None
 
 
 def _steps(
-    store: Store, frozen: FrozenSet, by: Actor, able: Sequence[AbleLetter], acts: Sequence[_Act]
+    store: Store, frozen: FrozenSet, by: Actor, able: Sequence[LetterToTriage], acts: Sequence[_Act]
 ) -> list[Step]:
     """Return the steps of one transaction and their lines of the log; it fails if a letter has moved since it was read."""
     by_state: dict[str, list[int]] = {}
@@ -244,9 +229,9 @@ def _steps(
     return steps
 
 
-def _before(store: Store, able: Sequence[AbleLetter]) -> dict[str, object]:
+def _before(store: Store, able: Sequence[LetterToTriage]) -> dict[str, object]:
     """Return what letters were like: one with what failed and how, many by their states."""
-    states: dict[str, object] = {"states": dict(Counter(str(letter.state) for letter in able))}
+    states: dict[str, object] = {"states": dict(Counter(letter.state for letter in able))}
     if len(able) > 1:
         return states
     try:

@@ -101,6 +101,7 @@ def _report_of(store: Reader, replay: int, skipped_max: int) -> ReplayReport:
     named = (
         _skipped(store.query(replay_sql.skipped_letters(replay=replay, limit=skipped_max))) if skips else []
     )
+    returned = store.query(replay_sql.returned_of(replay=replay)) if counts.same + counts.other else []
     # Only once it has ended: it reads every letter.
     recovered = store.query(replay_sql.recovered_of(replay=replay)) if known.ended_at is not None else []
     complete, stages = (recovered[0].complete, recovered[0].stages) if recovered else (0, 0)
@@ -131,7 +132,7 @@ def _report_of(store: Reader, replay: int, skipped_max: int) -> ReplayReport:
                 sample=row.first,
                 escalated=row.escalated,
             )
-            for row in _returned(store, replay, counts)
+            for row in returned
         ],
         skips=skips,
         first_skipped=_first_skipped(store, replay, [kind for kind, _ in skips], named),
@@ -162,10 +163,6 @@ def _first_skipped(
         or _skipped(store.query(replay_sql.skipped_for(replay=replay, kind=kind, limit=FIRST_MAX)))
         for kind, known in first.items()
     }
-
-
-def _returned(store: Reader, replay: int, counts: Counts) -> list[replay_sql.ReturnedLetters]:
-    return store.query(replay_sql.returned_of(replay=replay)) if counts.same + counts.other else []
 
 
 def waits_for(store: Reader, replay: Replay, counts: Counts) -> str | None:

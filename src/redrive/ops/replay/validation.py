@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Final
 
 from redrive.core.lifecycle import LetterState
@@ -123,8 +124,8 @@ class _Check:
         self._pipelines = pipelines
         self._from_start = from_start
         self._open = {each.name: each.phase for each in breakers(store) if each.phase != "closed"}
-        self._strict: dict[str, bool] = {}
-        self._stages: dict[str, tuple[str, ...]] = {}
+        self._rules_of = cache(partial(rules_of, store))
+        self._stages_of = cache(partial(stages_of, store))
         self._keys: set[tuple[str, str]] = set()
         self._letters = 0
         self._able = 0
@@ -195,7 +196,7 @@ class _Check:
         if candidate.state == LetterState.DISCARDED:
             yield "state", f"it is discarded; redrive dlq restore {candidate.letter} reopens it"
         is_unproved = candidate.state not in {LetterState.READY, LetterState.REPLAYING}
-        if is_unproved and self._is_strict(candidate.pipeline):
+        if is_unproved and self._rules_of(candidate.pipeline).evidence == "required":
             yield "evidence", "there is no evidence that its cause is fixed"
         value = start_value(self._store, candidate)
         for obstacle in obstacles_to(candidate, value, code, from_start=self._from_start):
@@ -245,13 +246,3 @@ class _Check:
             Finding(letter=candidate.letter, job=candidate.job, kind=kind, text=text, is_obstacle=is_obstacle)
             for kind, text, is_obstacle in found
         ]
-
-    def _stages_of(self, pipeline: str) -> tuple[str, ...]:
-        if pipeline not in self._stages:
-            self._stages[pipeline] = stages_of(self._store, pipeline)
-        return self._stages[pipeline]
-
-    def _is_strict(self, pipeline: str) -> bool:
-        if pipeline not in self._strict:
-            self._strict[pipeline] = rules_of(self._store, pipeline).evidence == "required"
-        return self._strict[pipeline]

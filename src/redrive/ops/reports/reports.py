@@ -164,26 +164,22 @@ def stage_reliability(store: Reader, scope: Scope) -> list[StageReport]:
 
 def account(store: Store, scope: Scope) -> Account:
     """Count the jobs of a run, or else of a pipeline, by state, and independently in total; at one moment, so that both agree."""
-    with store.reading() as moment:
-        return _account(moment, scope)
-
-
-def _account(store: Reader, scope: Scope) -> Account:
-    check_scope(store, scope)
     items: int | None = None
-    if scope.run is not None:
-        rows = store.query(report_sql.run_account(run=scope.run))
-        items, total = store.query(report_sql.run_total(run=scope.run))[0]
-    elif scope.pipeline is not None:
-        rows = store.query(report_sql.pipeline_account(pipeline=scope.pipeline))
-        (total,) = store.query(report_sql.pipeline_total(pipeline=scope.pipeline))
-    else:
-        raise ConfigurationError(
-            field="account",
-            value=str(scope),
-            rule="needs a run or a pipeline",
-            fix="Give --run or --pipeline; in a program, run= or pipeline=.",
-        )
+    with store.reading() as moment:
+        check_scope(moment, scope)
+        if scope.run is not None:
+            rows = moment.query(report_sql.run_account(run=scope.run))
+            items, total = moment.query(report_sql.run_total(run=scope.run))[0]
+        elif scope.pipeline is not None:
+            rows = moment.query(report_sql.pipeline_account(pipeline=scope.pipeline))
+            (total,) = moment.query(report_sql.pipeline_total(pipeline=scope.pipeline))
+        else:
+            raise ConfigurationError(
+                field="account",
+                value=str(scope),
+                rule="needs a run or a pipeline",
+                fix="Give --run or --pipeline; in a program, run= or pipeline=.",
+            )
     counts = {row.status: row.jobs for row in rows}
     return Account(
         subject=str(scope),
@@ -202,8 +198,8 @@ def _account(store: Reader, scope: Scope) -> Account:
 def check_scope(store: Reader, scope: Scope) -> None:
     """Refuse a pipeline, a stage or a run that this database does not have."""
     lanes = store.query(worker_sql.lane_names())
-    if scope.pipeline is not None and scope.pipeline not in {pipeline for pipeline, _ in lanes}:
-        known = {pipeline for pipeline, _ in lanes}
+    known = {pipeline for pipeline, _ in lanes}
+    if scope.pipeline is not None and scope.pipeline not in known:
         raise unknown(scope.pipeline, known, kind="pipeline", otherwise="There is no job in this database.")
     stages = {stage for pipeline, stage in lanes if scope.pipeline in {None, pipeline}}
     if scope.stage is not None and scope.stage not in stages:

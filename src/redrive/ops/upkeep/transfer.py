@@ -38,7 +38,11 @@ def transfer(
         StoreRefusedError: workers are live, or the target is not empty.
         SchemaMismatchError: the file has another schema version.
     """
-    path = _file(source)
+    path = database_of(source)
+    if not isinstance(path, Path) or not path.exists():
+        raise ConfigurationError(
+            field="transfer(source)", value=name_of(path), rule="is no database file", fix="Check the path."
+        )
     if isinstance(database_of(target), Path):
         raise ConfigurationError(
             field="transfer(target)",
@@ -52,12 +56,3 @@ def transfer(
     log, now = by.log("transfer", Subject("file", str(path))), CURRENT.get().clock.wall()
     rows = take_over(path, target, log, on_table or (lambda _table, _rows: None), now=now)
     return TransferReport(source=str(path), target=name_of(target), rows=rows)
-
-
-def _file(source: str) -> Path:
-    path = database_of(source)
-    if isinstance(path, Path) and path.exists():
-        return path
-    raise ConfigurationError(
-        field="transfer(source)", value=name_of(path), rule="is no database file", fix="Check the path."
-    )
