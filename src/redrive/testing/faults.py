@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final, Literal, NoReturn, Self, cast
+from typing import Final, Literal, Self, cast
 
 from redrive.core.arguments import seconds as in_seconds
 from redrive.core.arguments import whole
@@ -162,89 +162,71 @@ class Faults:
         return self
 
     def _wrap(self, stage: Stage[..., object]) -> Stage[..., object]:
-        if stage.batch is not None:
-            return self._wrap_batch(stage)
-        function = stage.fn
-
-        @functools.wraps(function)
+        @functools.wraps(stage.fn)
         def wrapped(*args: object, **kwargs: object) -> object:
-            if wait := self._delay(stage.name):
+            if wait := self._delay(stage):
                 CURRENT.get().clock.sleep(wait)
-            self._fire(stage.name)
-            return function(*args, **kwargs)
+            call, failed = self._call_left(stage, args, kwargs)
+            return _merged(failed, [] if call is None else call())
 
-        @functools.wraps(function)
+        @functools.wraps(stage.fn)
         async def awrapped(*args: object, **kwargs: object) -> object:
-            if wait := self._delay(stage.name):
+            if wait := self._delay(stage):
                 await CURRENT.get().clock.asleep(wait)
                 if stage.timeout is not None and wait > stage.timeout:
                     # Only a virtual clock gets here: on a real one the timeout has ended the wait.
                     raise AttemptTimeoutError(timeout=stage.timeout)
-            self._fire(stage.name)
-            return await cast("Awaitable[object]", function(*args, **kwargs))
+            call, failed = self._call_left(stage, args, kwargs)
+            return _merged(failed, [] if call is None else await cast("Awaitable[object]", call()))
 
         made: Callable[..., object] = awrapped if stage.is_async else wrapped
         return replace(stage, fn=made, is_process=False)
 
-    def _wrap_batch(self, stage: Stage[..., object]) -> Stage[..., object]:
-        """Wrap a batch function: a job that has to fail does so alone, the function is called for the others."""
-        function = stage.fn
+    def _delay(self, stage: Stage[..., object]) -> float:
+        """Return how long a call is delayed; that of a batch, as long as any of its jobs is."""
+        slow = [fault for fault in self._faults if fault.kind == "slow"]
+        contexts = (CURRENT_JOB.get(),) if stage.batch is None else CURRENT_CALL.get()
+        delays = (
+            sum(fault.seconds for fault in slow if self._fires(fault, stage.name, context))
+            for context in contexts
+        )
+        return max(delays, default=0.0)
 
-        @functools.wraps(function)
-        def wrapped(inputs: list[object], **kwargs: object) -> object:
-            if wait := self._longest_delay(stage.name):
-                CURRENT.get().clock.sleep(wait)
-            failed = self._failed_items(stage.name)
-            rest, extras = _without(failed, inputs, kwargs, stage.context_name)
-            return _merged(failed, function(rest, **extras) if rest else [])
-
-        @functools.wraps(function)
-        async def awrapped(inputs: list[object], **kwargs: object) -> object:
-            if wait := self._longest_delay(stage.name):
-                await CURRENT.get().clock.asleep(wait)
-                if stage.timeout is not None and wait > stage.timeout:
-                    # Only a virtual clock gets here: on a real one the timeout has ended the wait.
-                    raise AttemptTimeoutError(timeout=stage.timeout)
-            failed = self._failed_items(stage.name)
-            rest, extras = _without(failed, inputs, kwargs, stage.context_name)
-            call = cast("Awaitable[object] | None", function(rest, **extras) if rest else None)
-            return _merged(failed, [] if call is None else await call)
-
-        return replace(stage, fn=awrapped if stage.is_async else wrapped, is_process=False)
-
-    def _longest_delay(self, stage: str) -> float:
-        """Return how long the call of a batch is delayed: as long as any of its jobs is."""
-        return max((self._delay(stage, context) for context in CURRENT_CALL.get()), default=0.0)
-
-    def _failed_items(self, stage: str) -> dict[int, InjectedError]:
-        """Return which jobs of a batch have to fail, by their place, and how."""
+    def _call_left(
+        self, stage: Stage[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[Callable[[], object] | None, Mapping[int, InjectedError]]:
+        """Fire; return the call that is left, if any. Jobs of a batch fail alone: they are returned by place, with how."""
+        if stage.batch is None:
+            self._fire(stage.name, CURRENT_JOB.get())
+            return functools.partial(stage.fn, *args, **kwargs), {}
         failed: dict[int, InjectedError] = {}
         for place, context in enumerate(CURRENT_CALL.get()):
             try:
-                self._fire(stage, context)
+                self._fire(stage.name, context)
             except InjectedError as error:
                 failed[place] = error
-        return failed
 
-    def _delay(self, stage: str, context: Context | None = None) -> float:
-        return sum(
-            fault.seconds
-            for fault in self._faults
-            if fault.kind == "slow" and self._fires(fault, stage, context)
-        )
+        def kept(of: object) -> list[object]:
+            return [each for place, each in enumerate(cast("list[object]", of)) if place not in failed]
 
-    def _fire(self, stage: str, context: Context | None = None) -> None:
+        rest = kept(args[0])
+        if stage.context_name is not None:
+            kwargs = {**kwargs, stage.context_name: kept(kwargs[stage.context_name])}
+        return functools.partial(stage.fn, rest, **kwargs) if rest else None, failed
+
+    def _fire(self, stage: str, context: Context | None) -> None:
         """End the process or raise, for the first fault that is due; crashes come before failures."""
         for fault in sorted(self._faults, key=lambda each: each.kind != "crash"):
             if fault.kind == "slow" or not self._fires(fault, stage, context):
                 continue
+            if fault.verdict is None and not INLINE.get():
+                os._exit(EXIT_CODE)
             if fault.verdict is None:
-                _crash()
+                raise Crash
             raise InjectedError(fault.message, fault.verdict)
 
     def _fires(self, fault: _Fault, stage: str, context: Context | None) -> bool:
-        """Return whether a fault is due in this run, by default that of the present job, and if so, count it."""
-        context = CURRENT_JOB.get() if context is None else context
+        """Return whether a fault is due in the run of this context, and if so, count it."""
         if context is None or fault.stage != stage:
             return False
         if fault.attempts is not None:
@@ -255,18 +237,6 @@ class Faults:
         return True
 
 
-def _without(
-    failed: Container[int], inputs: list[object], extras: dict[str, object], contexts: str | None
-) -> tuple[list[object], dict[str, object]]:
-    """Return what a batch function gets for the jobs that do not fail."""
-
-    def kept(of: object) -> list[object]:
-        return [each for place, each in enumerate(cast("list[object]", of)) if place not in failed]
-
-    own = {} if contexts is None else {contexts: kept(extras[contexts])}
-    return kept(inputs), {**extras, **own}
-
-
 def _merged(failed: Mapping[int, InjectedError], results: object) -> object:
     """Return the results of a batch function with the failures in their places; anything but a list stays what it is."""
     if not isinstance(results, list | tuple) or not failed:
@@ -275,12 +245,6 @@ def _merged(failed: Mapping[int, InjectedError], results: object) -> object:
     for place, error in sorted(failed.items()):
         merged.insert(place, error)
     return merged
-
-
-def _crash() -> NoReturn:
-    if INLINE.get():
-        raise Crash
-    os._exit(EXIT_CODE)
 
 
 def _numbers(field: str, attempts: Iterable[int]) -> Container[int]:
