@@ -101,14 +101,26 @@ def claim(
     store: Store, lane: records.LaneId, limit: int = 10, *, worker: str = "w1", now: float = NOW
 ) -> tuple[records.ClaimedJob, ...]:
     """Claim jobs of one lane."""
-    return exchange(store, worker, [], records.ClaimRequest((lane,), limit), now).claimed
+    return claimed(store, records.ClaimRequest((lane,), limit), worker, now)
+
+
+def claimed(
+    store: Store, want: records.ClaimRequest, worker: str = "w1", now: float = NOW
+) -> tuple[records.ClaimedJob, ...]:
+    """Claim what is wanted."""
+    return exchange(store, worker, [], want, now).claimed
+
+
+def taken_many(store: Store, count: int, **changes: object) -> tuple[records.ClaimedJob, ...]:
+    """Submit so many jobs to `shop.fetch` and claim them as w1."""
+    (lane,) = lanes_of(store)
+    store.submit([new(lane, **changes)] * count, NOW)
+    return claim(store, lane, count)
 
 
 def taken(store: Store, **changes: object) -> records.ClaimedJob:
-    """Submit one job to `shop.fetch` and claim it as w1."""
-    (lane,) = lanes_of(store)
-    store.submit([new(lane, **changes)], NOW)
-    (one,) = claim(store, lane, 1)
+    """Do the same with one job."""
+    (one,) = taken_many(store, 1, **changes)
     return one
 
 
@@ -129,6 +141,11 @@ def settlement(of: records.ClaimedJob, **changes: object) -> records.Settlement:
         ended_at=NOW + 1,
     )
     return replace(plain, **changes)
+
+
+def advance(of: records.ClaimedJob, lane: records.LaneId, **changes: object) -> records.Settlement:
+    """Return the settlement of a stage after which the job continues in another lane."""
+    return settlement(of, status=JobState.QUEUED, lane=lane, **changes)
 
 
 def retry(of: records.ClaimedJob, *, at: float, **changes: object) -> records.Settlement:

@@ -12,9 +12,8 @@ from typing import Final
 import msgspec
 import pytest
 
-from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, UpcomingWork
+from redrive.store.records import ClaimRequest, LaneId, UpcomingWork
 from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance import build
 from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
@@ -31,9 +30,9 @@ UNREADABLE: Final = (
 """Values that are no JSON, or that no decoder takes."""
 
 
-def id_of(one: ClaimedJob) -> int:
-    """Return its id, to sort by."""
-    return one.id
+def ids(store: Store, want: ClaimRequest, worker: str = "w1", now: float = NOW) -> list[int]:
+    """Claim what is wanted; return the ids, in order."""
+    return sorted(one.id for one in build.claimed(store, want, worker, now))
 
 
 class KeyTests(Scene):
@@ -54,24 +53,18 @@ class KeyTests(Scene):
         lane = self._lane(store, "a", "a", "a", "b", "b", "c", None)
         want = ClaimRequest((lane,), 10, keys={lane: {"b": 1, "a": 2, "nobody": 5, "c": 0}})
 
-        agree(sorted(map(id_of, build.exchange(store, "w1", [], want).claimed)), [1, 2, 4])
-        agree(build.exchange(store, "w2", [], ClaimRequest((lane,), 10, keys={lane: {}})).claimed, ())
+        agree(ids(store, want), [1, 2, 4])
+        agree(ids(store, ClaimRequest((lane,), 10, keys={lane: {}}), "w2"), [])
         rest = ClaimRequest((lane,), 10, keys={lane: {"a": 9, "b": 9, "c": 9}})
-        agree(sorted(map(id_of, build.exchange(store, "w2", [], rest).claimed)), [3, 5, 6])
+        agree(ids(store, rest, "w2"), [3, 5, 6])
 
     def test_candidates_for_a_probe_are_found_by_their_keys(self, store: Store) -> None:
         """By the time they wait, and only those of the keys that are asked for."""
         lane = self._lane(store, "b", "a", "c", None, "a")
 
-        found = store.query(
-            worker_sql.probe_candidates_of_keys(lane=lane, now=NOW - 97, since=0.0, keys=["a", "b"])
-        )
-        later = store.query(
-            worker_sql.probe_candidates_of_keys(lane=lane, now=NOW, since=NOW - 98, keys=["a", "b"])
-        )
-
-        agree([row.run_at for row in found], [NOW - 100, NOW - 99])
-        agree([row.run_at for row in later], [NOW - 96])
+        for now, since, wanted in ((NOW - 97, 0.0, [NOW - 100, NOW - 99]), (NOW, NOW - 98, [NOW - 96])):
+            asked = worker_sql.probe_candidates_of_keys(lane=lane, now=now, since=since, keys=["a", "b"])
+            agree([row.run_at for row in store.query(asked)], wanted)
 
     def test_the_first_keys_come_first_within_the_other_limits(self, store: Store) -> None:
         """Of the whole claim, and of the lane; a lane without keys gets what is left."""
@@ -80,35 +73,27 @@ class KeyTests(Scene):
         store.submit([build.new(plain), build.new(plain)], NOW)
         keys = {lane: {"b": 2, "a": 2}}
 
-        want = ClaimRequest((lane, plain), 4, {lane: 3}, keys=keys)
-        agree(sorted(map(id_of, build.exchange(store, "w1", [], want).claimed)), [1, 3, 4, 5])
-        agree(
-            [
-                each.id
-                for each in build.exchange(store, "w1", [], ClaimRequest((lane,), 0, keys=keys)).claimed
-            ],
-            [],
-        )
+        agree(ids(store, ClaimRequest((lane, plain), 4, {lane: 3}, keys=keys)), [1, 3, 4, 5])
+        agree(ids(store, ClaimRequest((lane,), 0, keys=keys)), [])
 
     def test_what_is_not_due_or_in_a_paused_pipeline_is_not_claimed_by_its_key(self, store: Store) -> None:
         """As without keys."""
         lane = self._lane(store, "a", "a")
-        (one,) = build.exchange(store, "w1", [], ClaimRequest((lane,), 1, keys={lane: {"a": 1}})).claimed
+        (one,) = build.claimed(store, ClaimRequest((lane,), 1, keys={lane: {"a": 1}}))
         build.exchange(store, "w1", [build.retry(one, at=NOW + 60)])
         want = ClaimRequest((lane,), 10, keys={lane: {"a": 9}})
         store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
-        agree(build.exchange(store, "w1", [], want).claimed, ())
+        agree(ids(store, want), [])
 
         store.apply(worker_sql.resume_lanes(pipeline="shop"))
-        agree([each.id for each in build.exchange(store, "w1", [], want).claimed], [2])
-        agree([each.id for each in build.exchange(store, "w1", [], want, NOW + 60).claimed], [1])
+        agree(ids(store, want), [2])
+        agree(ids(store, want, now=NOW + 60), [1])
 
     def test_a_job_that_moves_on_has_no_key_in_its_next_lane(self, store: Store) -> None:
         """One that is retried keeps it."""
         lane, after = self._lane(store, "a", "a"), lanes_of(store, "fetch", "review")[1]
-        one, two = build.exchange(store, "w1", [], ClaimRequest((lane,), 2, keys={lane: {"a": 2}})).claimed
-        moved = build.settlement(one, status=JobState.QUEUED, lane=after)
-        build.exchange(store, "w1", [moved, build.retry(two, at=NOW)])
+        one, two = build.claimed(store, ClaimRequest((lane,), 2, keys={lane: {"a": 2}}))
+        build.exchange(store, "w1", [build.advance(one, after), build.retry(two, at=NOW)])
 
         agree(store.query(worker_sql.keys_of_jobs(ids=[one.id, two.id])), [(two.id, "a")])
         agree([each.id for each in build.claim(store, after)], [one.id])
@@ -116,24 +101,9 @@ class KeyTests(Scene):
     def test_keys_are_found_by_lane_in_their_order_with_whether_one_is_due(self, store: Store) -> None:
         """From a key on, so many of them."""
         lane = self._lane(store, "a", "b", "c", "d", None)
-        agree(
-            [
-                (key, bool(is_due))
-                for key, is_due in store.query(
-                    worker_sql.keys_of_lane(lane=lane, after="a", now=NOW - 98, limit=2)
-                )
-            ],
-            [("b", True), ("c", True)],
-        )
-        agree(
-            [
-                (key, bool(is_due))
-                for key, is_due in store.query(
-                    worker_sql.keys_of_lane(lane=lane, after="c", now=NOW - 98, limit=9)
-                )
-            ],
-            [("d", False)],
-        )
+        for after, limit, wanted in (("a", 2, [("b", True), ("c", True)]), ("c", 9, [("d", False)])):
+            rows = store.query(worker_sql.keys_of_lane(lane=lane, after=after, now=NOW - 98, limit=limit))
+            agree([(key, bool(is_due)) for key, is_due in rows], wanted)
         agree([row[0] for row in store.query(worker_sql.jobs_without_key(lane=lane, limit=10))], [5])
 
 
@@ -148,13 +118,10 @@ class OrderTests(Scene):
         )
 
         found = store.query(worker_sql.probe_candidates(lane=lane, now=NOW, since=0.0))
-        claimed = [
-            build.exchange(store, "w1", [], ClaimRequest((lane,), 1, job=job.id)).claimed
-            for job in (later, last, last)
-        ]
+        claimed = [ids(store, ClaimRequest((lane,), 1, job=job.id)) for job in (later, last, last)]
 
         agree([row[2] for row in found], [first.id, last.id])
-        agree([[job.id for job in jobs] for jobs in claimed], [[], [last.id], []])
+        agree(claimed, [[], [last.id], []])
 
     def test_a_claim_brings_key_owner_and_run(self, store: Store) -> None:
         """As JSON, whatever characters they have; nothing for a job without them."""
@@ -165,9 +132,7 @@ class OrderTests(Scene):
             NOW,
         )
 
-        about = [
-            None if one.about is None else msgspec.json.decode(one.about) for one in build.claim(store, lane)
-        ]
+        about = [one.about and msgspec.json.decode(one.about) for one in build.claim(store, lane)]
 
         agree(about, [None, ['a "b"', "o", None, None], [None, None, run, None]])
 
@@ -190,13 +155,10 @@ class OrderTests(Scene):
         fetch, parse, review = lanes_of(store, "fetch", "parse", "review")
         store.submit([build.new(lane) for lane in (fetch, parse) for _ in range(3)], NOW)
 
-        held = build.exchange(store, "w1", [], ClaimRequest((parse, fetch), 4, {fetch: 3})).claimed
+        held = build.claimed(store, ClaimRequest((parse, fetch), 4, {fetch: 3}))
         agree([one.lane for one in held], [parse, parse, parse, fetch])
 
-        done = [
-            build.settlement(one, status=JobState.QUEUED, lane=review if one.lane == parse else parse)
-            for one in held
-        ]
+        done = [build.advance(one, review if one.lane == parse else parse) for one in held]
         agree(len(build.exchange(store, "w1", done, ClaimRequest((review, parse), 2)).claimed), 2)
 
     def test_jobs_that_share_slots_take_none_and_count_against_everything_else(self, store: Store) -> None:
@@ -206,17 +168,14 @@ class OrderTests(Scene):
         batched = frozenset([embed])
 
         want = ClaimRequest((notify, embed, fetch), 6, {embed: 3}, slots=2, batched=batched)
-        held = build.exchange(store, "w1", [], want).claimed
+        held = build.claimed(store, want)
         agree([one.lane for one in held], [notify, notify, embed, embed, embed])
 
-        done = [
-            build.settlement(one, status=JobState.QUEUED, lane=notify) for one in held if one.lane == embed
-        ]
+        done = [build.advance(one, notify) for one in held if one.lane == embed]
         again = ClaimRequest((notify, embed, fetch), 9, {embed: 9}, slots=1, batched=batched)
         agree([one.lane for one in build.exchange(store, "w1", done, again).claimed], [notify, embed])
 
-        (first, *_) = held
-        done = [build.settlement(first, status=JobState.QUEUED, lane=embed)]
+        done = [build.advance(held[0], embed)]
         few = ClaimRequest((embed, fetch), 2, {embed: 1}, slots=1, batched=batched)
         agree([one.lane for one in build.exchange(store, "w1", done, few).claimed], [embed, fetch])
 
@@ -298,27 +257,25 @@ class ClaimTests(KeyTests, OrderTests):
         )
         build.claim(store, three)
 
-        agree(
-            store.upcoming([one, two]),
-            UpcomingWork(due={one: NOW + 5, two: NOW}, leased=0, paused=frozenset()),
-        )
+        due = {one: NOW + 5, two: NOW}
+        agree(store.upcoming([one, two]), UpcomingWork(due=due, leased=0, paused=frozenset()))
 
     def test_no_more_is_handed_out_than_wanted_and_only_from_wanted_lanes(self, store: Store) -> None:
         """The first lane of the list goes first."""
         one, two, three = lanes_of(store, "one", "two", "three")
         store.submit([build.new(one)] * 5 + [build.new(two)] * 5 + [build.new(three)] * 5, NOW)
 
-        got = build.exchange(store, "w1", [], ClaimRequest((two, one), 6)).claimed
+        got = build.claimed(store, ClaimRequest((two, one), 6))
 
         agree([each.lane for each in got], [two] * 5 + [one])
-        agree(build.exchange(store, "w1", [], ClaimRequest((two, one), 0)).claimed, ())
+        agree(build.claimed(store, ClaimRequest((two, one), 0)), ())
 
     def test_of_some_lanes_fewer_are_handed_out(self, store: Store) -> None:
         """A lane's own limit leaves the rest to the others; 0 is none."""
         one, two, three = lanes_of(store, "one", "two", "three")
         store.submit([build.new(one)] * 5 + [build.new(two)] * 5 + [build.new(three)] * 5, NOW)
 
-        got = build.exchange(store, "w1", [], ClaimRequest((one, two, three), 6, {one: 2, two: 0})).claimed
+        got = build.claimed(store, ClaimRequest((one, two, three), 6, {one: 2, two: 0}))
 
         agree([each.lane for each in got], [one] * 2 + [three] * 4)
 
@@ -349,7 +306,7 @@ class ClaimTests(KeyTests, OrderTests):
         first = store.exchange("w1", [], want, now=NOW, token=77)
         again = store.exchange("w1", [], want, now=NOW + 1, token=77)
 
-        agree(sorted(again.claimed, key=id_of), sorted(first.claimed, key=id_of))
+        agree({one.id: one for one in again.claimed}, {one.id: one for one in first.claimed})
         agree(build.statuses(store), {"queued": 1, "processing": 3})
 
     def test_a_call_made_again_settles_nothing_twice(self, store: Store) -> None:
@@ -383,11 +340,7 @@ class ClaimTests(KeyTests, OrderTests):
 
         agree([one.input for one in got], [b"1", *UNREADABLE, b'"last"'])
         continued = zip(got, reversed(UNREADABLE), strict=False)
-        done = [
-            build.settlement(one, status=JobState.QUEUED, lane=review, value=value)
-            for one, value in continued
-        ]
-        build.exchange(store, "w1", done)
+        build.exchange(store, "w1", [build.advance(one, review, value=value) for one, value in continued])
         moved = build.claim(store, review, worker="w2")
         agree([one.input for one in moved], list(reversed(UNREADABLE)))
         agree([one.payload for one in moved], [b"1", *UNREADABLE[:-1]])

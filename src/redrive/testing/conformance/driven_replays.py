@@ -34,9 +34,8 @@ class DrivenReplayTests(ShopTests):
         report = report_of(store, replay, skipped_max=1)
         agree((report.status, report.recovered, report.verified), ("done", 1, 1))
         agree(sorted(report.skips), [("erased", 1), ("key", 1)])
-        agree(
-            {kind: letters[0][0] for kind, letters in report.first_skipped.items()}, {"erased": 2, "key": 3}
-        )
+        first = {kind: letters[0][0] for kind, letters in report.first_skipped.items()}
+        agree(first, {"erased": 2, "key": 3})
         agree(shop.rd.replays.close(replay, note="the key works", **BY).note, "the key works")
 
     def test_a_replay_whose_failure_comes_back_stops_itself(self, shop: ShopScene) -> None:
@@ -51,9 +50,7 @@ class DrivenReplayTests(ShopTests):
         shop.rd.replays.resume(replay, **BY)
         shop.rd.replays.pause(replay, **BY)
         paused = shop.rd.replays.status(replay)
-        agree(
-            (paused.status, paused.waits_for is not None and "a test" in paused.waits_for), ("paused", True)
-        )
+        agree((paused.status, "a test" in (paused.waits_for or "")), ("paused", True))
         agree(shop.rd.replays.cancel(replay, **BY).status, "cancelled")
         agree([each.status for each in shop.rd.replays.list(pipeline="shop")], ["cancelled"])
 
@@ -66,9 +63,7 @@ class DrivenReplayTests(ShopTests):
         store.start_worker("w9", shop.clock.wall(), LEASE, WorkerFacts(pipelines=("shop",)))
         shop.drive(2)
 
-        waits = [shop.rd.replays.status(replay).waits_for]
+        agree(shop.rd.replays.status(replay).waits_for, "1 of this step to end")
         shop.rd.pipelines.pause("shop", **BY)
-        waits += [shop.rd.replays.status(replay).waits_for]
-        agree(
-            waits, ["1 of this step to end", "somebody to resume the pipeline: redrive pipeline resume shop"]
-        )
+        waits_for = "somebody to resume the pipeline: redrive pipeline resume shop"
+        agree(shop.rd.replays.status(replay).waits_for, waits_for)

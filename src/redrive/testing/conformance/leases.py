@@ -30,7 +30,7 @@ class RowTests(Scene):
         store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
 
         if way == "advance":
-            build.exchange(store, "w1", [build.settlement(one, status=JobState.QUEUED, lane=review)])
+            build.exchange(store, "w1", [build.advance(one, review)])
         elif way == "stop":
             store.stop_worker("w1")
         else:
@@ -45,9 +45,8 @@ class RowTests(Scene):
         _, review = lanes_of(store, "fetch", "review")
         one = build.taken(store)
         store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
-        advance = build.settlement(one, status=JobState.QUEUED, lane=review)
 
-        answer = build.exchange(store, "w1", [advance], ClaimRequest((review,), 1))
+        answer = build.exchange(store, "w1", [build.advance(one, review)], ClaimRequest((review,), 1))
 
         agree([each.cancel_asked for each in answer.claimed], [1])
 
@@ -129,8 +128,7 @@ class LeaseTests(RowTests):
     def test_a_crash_is_on_record_and_raises_suspicion_until_a_stage_completes(self, store: Store) -> None:
         """It burns nothing; a failure in between does not clear it."""
         fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([build.new(fetch)], NOW)
-        (one,) = build.claim(store, fetch)
+        one = build.taken(store)
         store.renew("w2", NOW, 10 * LEASE)
         store.reap(NOW + LEASE + 1)
         agree(build.attempts(store, one.id, "outcome", "burned", "worker"), [("crashed", False, "w1")])
@@ -141,7 +139,7 @@ class LeaseTests(RowTests):
         build.exchange(store, "w2", [build.retry(one, at=NOW, suspects=2, crashes=1)])
         (one,) = build.claim(store, fetch, worker="w2")
         agree((one.suspects, one.crashes), (2, 1))
-        build.exchange(store, "w2", [build.settlement(one, status=JobState.QUEUED, lane=review)])
+        build.exchange(store, "w2", [build.advance(one, review)])
 
         (one,) = build.claim(store, review, worker="w2")
         agree((one.suspects, one.crashes), (0, 0))

@@ -28,9 +28,8 @@ def found(store: Store, **which: object) -> list[int]:
     first = list_letters(store, chosen, limit=2)
     listed = sorted(line.id for line in first.letters)
     if first.next_cursor is not None:
-        listed = sorted(
-            [*listed, *(line.id for line in list_letters(store, chosen, before=first.next_cursor).letters)]
-        )
+        rest = list_letters(store, chosen, before=first.next_cursor)
+        listed = sorted([*listed, *(line.id for line in rest.letters)])
     counted = sum(sum(group.states.values()) for group in list_groups(store, chosen).groups)
     agree((listed, frozen.count, counted), (ids, len(ids), len(ids)))
     return ids
@@ -57,10 +56,9 @@ class LetterTests(ShopTests):
         agree((found(store, key="k1"), found(store, run=run)), ([1], [2, 3]))
         agree(found(store, assignee="bob"), [2])
         holds(not found(store, escalated=True))
-        by_assignee = letter_sql.count_by_assignee(
-            which=LetterFilter(assignee="bob").terms(), after=0, last=9
-        )
-        agree(store.query(by_assignee), [("shop", "open", 1)])
+        of_bob = LetterFilter(assignee="bob").terms()
+        counted = store.query(letter_sql.count_by_assignee(which=of_bob, after=0, last=9))
+        agree(counted, [("shop", "open", 1)])
         agree((found(store, group=group), found(store, code="NETWORK_RESET")), ([1, 2, 4], [3]))
         agree((found(store, since=later), found(store, until=later, stage="pay")), ([4], [1, 2, 3]))
         agree(found(store, ids=(4, 1), state="open"), [1, 4])

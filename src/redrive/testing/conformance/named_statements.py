@@ -48,13 +48,9 @@ class StatementTests(Scene):
         first = store.apply(log, run_sql.add_run(pipeline="shop", options=b"{}", now=NOW), log)
 
         agree(first is not None and [len(rows) for rows in first], [0, 1, 0])
-        agree(
-            [
-                (row.at, row.actor, row.verb, row.subject, row.reason)
-                for row in store.query(operation_sql.operations(limit=10))
-            ],
-            [(instant(NOW), "me", "test", "jobs all", "why")] * 2,
-        )
+        rows = store.query(operation_sql.operations(limit=10))
+        seen = [(row.at, row.actor, row.verb, row.subject, row.reason) for row in rows]
+        agree(seen, [(instant(NOW), "me", "test", "jobs all", "why")] * 2)
 
     @pytest.mark.parametrize("rows", [0, 2])
     def test_a_change_that_does_not_fit_is_dropped_whole(self, store: Store, rows: int) -> None:
@@ -91,10 +87,8 @@ class StatementTests(Scene):
             job_sql.ask_to_cancel(job=one.id).touching(1),
         )
 
-        agree(
-            (build.facts(store, one.id).status, build.facts(store, one.id).is_cancel_asked),
-            ("processing", True),
-        )
+        running = build.facts(store, one.id)
+        agree((running.status, running.is_cancel_asked), ("processing", True))
         agree(build.facts(store, two.id).status, "cancelled")
 
     def test_the_jobs_of_a_paused_run_wait_and_continue_as_they_were(self, store: Store) -> None:

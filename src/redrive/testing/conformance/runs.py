@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from redrive.store.protocol import Store
-from redrive.store.records import JobId
+from redrive.store.records import ClaimedJob, JobId, Step
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import runs as run_sql
 from redrive.testing.conformance import build
@@ -31,35 +31,33 @@ def opened(store: Store, items: str = ITEMS, count: int = 2, *, key: str | None 
     )
 
 
-def ended(store: Store, counts: tuple[int, int, int], *, at: float | None = NOW) -> bool:
-    """Decide that run 1 is completed: with how many jobs, how many ended, and how many complete."""
-    total, ended, complete = counts
-    decided = run_sql.decide_run(
-        status="completed",
-        reason=None,
-        ended_at=at,
-        run=1,
-        before="running",
-        total=total,
-        ended=ended,
-        complete=complete,
-    )
-    return store.apply(decided.touching(1)) is not None
+def started(store: Store) -> tuple[ClaimedJob, ClaimedJob]:
+    """Open a run of two items, and claim both."""
+    opened(store)
+    one, two = build.claim(store, lanes_of(store)[0])
+    return one, two
 
 
-def fail_run(store: Store, *, ended_at: float | None, ended: int) -> None:
-    """Decide that run 1, of two items, has failed."""
-    decided = run_sql.decide_run(
-        status="failed",
+def decided(
+    store: Store, status: str, *, ended: int = 2, complete: int = 0, ended_at: float | None = NOW
+) -> bool:
+    """Decide about run 1, of two items, by how many of them are seen to have ended; return whether that fits."""
+    decision = run_sql.decide_run(
+        status=status,
         reason=None,
         ended_at=ended_at,
         run=1,
         before="running",
         total=2,
         ended=ended,
-        complete=0,
+        complete=complete,
     )
-    store.apply(decided.touching(1))
+    return store.apply(decision.touching(1)) is not None
+
+
+def stop(status: str, ended_at: float | None) -> Step:
+    """Return the step that stops run 1."""
+    return run_sql.stop_run(status=status, reason="why", ended_at=ended_at, run=1).touching(1)
 
 
 class RunTests(Scene):
@@ -94,23 +92,18 @@ class RunTests(Scene):
 
     def test_a_run_ends_once_and_only_as_it_was_seen(self, store: Store) -> None:
         """What has changed meanwhile has to be decided anew."""
-        opened(store)
-        (lane,) = lanes_of(store)
-        one, two = build.claim(store, lane)
+        one, two = started(store)
         build.exchange(store, "w1", [build.settlement(one)])
-        holds(not ended(store, (2, 2, 2)))
+        holds(not decided(store, "completed", complete=2))
         build.exchange(store, "w1", [build.settlement(two)])
         agree([row[0] for row in store.query(run_sql.live_runs(now=NOW))], [1])
 
-        holds(ended(store, (2, 2, 2)))
-        holds(not ended(store, (2, 2, 2)))
+        agree([decided(store, "completed", complete=2) for _ in range(2)], [True, False])
         agree(store.query(run_sql.live_runs(now=NOW)), [])
 
     def test_a_permanent_failure_is_seen_while_other_items_are_open(self, store: Store) -> None:
         """And for ever."""
-        opened(store)
-        (lane,) = lanes_of(store)
-        one, _ = build.claim(store, lane)
+        one, _ = started(store)
         build.exchange(store, "w1", [build.burial(one)])
 
         ((run, status, *_, is_free),) = store.query(run_sql.live_runs(now=NOW))
@@ -119,10 +112,8 @@ class RunTests(Scene):
 
     def test_an_item_that_runs_again_makes_its_run_live(self, store: Store) -> None:
         """Until it has ended again."""
-        opened(store)
-        (lane,) = lanes_of(store)
-        build.exchange(store, "w1", [build.burial(each) for each in build.claim(store, lane)])
-        fail_run(store, ended_at=NOW, ended=2)
+        build.exchange(store, "w1", [build.burial(each) for each in started(store)])
+        decided(store, "failed")
         agree(store.query(run_sql.has_live_runs()), [False])
 
         holds(released(store, 1))
@@ -134,30 +125,19 @@ class RunTests(Scene):
     ) -> None:
         """And no items are added to one that ended."""
         opened(store)
-        fail_run(store, ended_at=None, ended=0)
+        decided(store, "failed", ended=0, ended_at=None)
         for status, ended_at in (("paused", NOW), ("cancelled", None)):
-            holds(
-                store.apply(
-                    run_sql.stop_run(status=status, reason="why", ended_at=ended_at, run=1).touching(1)
-                )
-                is not None
-            )
+            holds(store.apply(stop(status, ended_at)) is not None)
             holds(store.apply(run_sql.open_source(run=1).touching(1)) is not None)
 
         store.apply(run_sql.end_run(status="cancelled", reason=None, ended_at=NOW, run=1).touching(1))
-        holds(
-            store.apply(run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=1).touching(1))
-            is None
-        )
+        agree(store.apply(stop("paused", NOW)), None)
         holds(store.apply(run_sql.open_source(run=1).touching(1)) is None)
 
     def test_an_abort_is_continued_when_nobody_keeps_it_any_more(self, store: Store) -> None:
         """And left alone when its items were all cancelled, and one runs again."""
         opened(store)
-        store.apply(
-            run_sql.stop_run(status="aborted", reason="why", ended_at=None, run=1).touching(1),
-            run_sql.keep_run(until=NOW + 5, run=1),
-        )
+        store.apply(stop("aborted", None), run_sql.keep_run(until=NOW + 5, run=1))
         agree(store.query(run_sql.live_runs(now=NOW)), [])
         agree([row[:2] for row in store.query(run_sql.live_runs(now=NOW + 5))], [(1, "aborted")])
 
@@ -166,18 +146,16 @@ class RunTests(Scene):
 
     def test_items_are_paused_only_while_their_run_is(self, store: Store) -> None:
         """Those that were in a stage one by one, and all of them at once."""
-        opened(store)
-        (lane,) = lanes_of(store)
-        one, two = build.claim(store, lane)
-        store.apply(run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=1).touching(1))
+        one, two = started(store)
+        store.apply(stop("paused", NOW))
         agree(sorted(store.query(run_sql.paused_at_work())), sorted([(one.id, 1), (two.id, 1)]))
         build.exchange(store, "w1", [build.retry(one, at=NOW), build.retry(two, at=NOW)])
         store.apply(run_sql.pause_jobs(ids=[one.id]))
-        agree([each.id for each in build.claim(store, lane)], [two.id])
+        agree([each.id for each in build.claim(store, one.lane)], [two.id])
 
         store.apply(run_sql.continue_run(options=b"{}", run=1).touching(1), run_sql.unpause_run(run=1))
         store.apply(run_sql.pause_jobs(ids=[one.id]), run_sql.pause_run(run=1))
-        agree([each.id for each in build.claim(store, lane)], [one.id])
+        agree([each.id for each in build.claim(store, one.lane)], [one.id])
 
     def test_the_items_of_a_run_have_the_trace_of_who_opened_it(self, store: Store) -> None:
         """Of that run alone."""
@@ -195,14 +173,11 @@ class RunTests(Scene):
 
     def test_a_child_joins_the_run_of_its_parent_by_choice(self, store: Store) -> None:
         """After all items; a child of a job without a run has none."""
-        opened(store)
-        (lane,) = lanes_of(store)
-        one, _ = build.claim(store, lane)
+        one, _ = started(store)
         alone = build.taken(store)
-        joining = replace(build.child(pipeline="other"), joins_run=True)
-        build.exchange(
-            store, "w1", [build.settlement(one, children=(joining, build.child(pipeline="other")))]
-        )
+        other = build.child(pipeline="other")
+        joining = replace(other, joins_run=True)
+        build.exchange(store, "w1", [build.settlement(one, children=(joining, other))])
         build.exchange(store, "w1", [build.settlement(alone, children=(joining,))])
 
         agree([build.facts(store, JobId(job)).run for job in (4, 5, 6)], [1, None, None])
@@ -211,24 +186,17 @@ class RunTests(Scene):
 
     def test_a_child_that_joins_a_stopped_run_is_stopped_as_well(self, store: Store) -> None:
         """It waits with the items of a paused run, and is cancelled with those of a cancelled one."""
-        opened(store)
-        (lane,) = lanes_of(store)
-        one, two = build.claim(store, lane)
+        one, two = started(store)
         joining = replace(build.child(pipeline="other"), joins_run=True)
         (other,) = lanes_of(store, pipeline="other")
-        store.apply(
-            run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=1).touching(1),
-            run_sql.pause_run(run=1),
-        )
+        store.apply(stop("paused", NOW), run_sql.pause_run(run=1))
         build.exchange(store, "w1", [build.settlement(one, children=(joining,))])
-        agree(
-            (build.statuses(store, from_rows=True), build.claim(store, other)),
-            ({"complete": 1, "processing": 1, "queued": 1}, ()),
-        )
+        agree(build.statuses(store, from_rows=True), {"complete": 1, "processing": 1, "queued": 1})
+        agree(build.claim(store, other), ())
         store.apply(run_sql.continue_run(options=b"{}", run=1).touching(1), run_sql.unpause_run(run=1))
         (waited,) = build.claim(store, other)
 
-        store.apply(run_sql.stop_run(status="cancelled", reason="why", ended_at=None, run=1).touching(1))
+        store.apply(stop("cancelled", None))
         build.exchange(store, "w1", [build.settlement(two, children=(joining,)), build.settlement(waited)])
         agree(build.statuses(store, from_rows=True), {"complete": 3, "cancelled": 1})
         agree([row[0] for row in store.query(run_sql.live_runs(now=NOW))], [1])

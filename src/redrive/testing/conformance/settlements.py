@@ -7,6 +7,7 @@ What is written beside the job (children, notices, tallies) is the subject of `s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -51,13 +52,12 @@ class FenceTests(Scene):
     ) -> None:
         """It counts as done or as lost. The job continues, and its worker is informed: no other would ever end it."""
         fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([build.new(fetch)], NOW)
-        (stale,) = build.claim(store, fetch)
+        stale = build.taken(store)
         store.stop_worker("w1")
         (one,) = build.claim(store, fetch, worker="w2")
-        advance = build.settlement(one, status=JobState.QUEUED, lane=review)
 
-        answer = build.exchange(store, "w2", [advance, settle(stale)], ClaimRequest((review, fetch), 5))
+        done = [build.advance(one, review), settle(stale)]
+        answer = build.exchange(store, "w2", done, ClaimRequest((review, fetch), 5))
 
         holds(answer.lost in {(), (stale.id,)})
         agree(answer.broken, ())
@@ -112,13 +112,10 @@ class OriginTests(FenceTests):
         self, store: Store, payload_size: int, size: int
     ) -> None:
         """Whatever the size of either, and whether the job queued in between or went straight on."""
-        fetch, review = lanes_of(store, "fetch", "review")
+        _, review = lanes_of(store, "fetch", "review")
         payload = text_of(payload_size)
-        store.submit([build.new(fetch, payload), build.new(fetch, payload)], NOW)
-        done = [
-            build.settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
-            for one in build.claim(store, fetch)
-        ]
+        taken = build.taken_many(store, 2, payload=payload)
+        done = [build.advance(one, review, value=text_of(size)) for one in taken]
 
         straight = build.exchange(store, "w1", done, ClaimRequest((review,), 1)).claimed
         queued = build.claim(store, review, worker="w2")
@@ -137,13 +134,12 @@ class SettlementTests(OriginTests):
     ) -> None:
         """Whatever its size, and whether it queues in between; attempts, snoozes, codes, suspects and crashes start anew."""
         fetch, review = lanes_of(store, "fetch", "review")
-        store.submit([build.new(fetch)], NOW)
-        (one,) = build.claim(store, fetch)
+        one = build.taken(store)
         moved = {"codes": b'{"NETWORK_RESET":1}', "snoozes": 2, "suspects": 3, "crashes": 1}
         build.exchange(store, "w1", [build.retry(one, at=NOW, **moved)])
         (one,) = build.claim(store, fetch)
 
-        advance = build.settlement(one, status=JobState.QUEUED, lane=review, value=text_of(size))
+        advance = build.advance(one, review, value=text_of(size))
         answer = build.exchange(store, "w1", [advance], ClaimRequest((review,), room))
         agree(len(answer.claimed), room)
         # As they are written, and not only as they are returned.
@@ -181,9 +177,7 @@ class SettlementTests(OriginTests):
     def test_a_hold_burns_nothing(self, store: Store) -> None:
         """The attempt's number is repeated."""
         one = build.taken(store)
-        hold = build.settlement(
-            one, status=JobState.QUEUED, value=None, outcome="hold", burned=False, snoozes=1
-        )
+        hold = build.advance(one, one.lane, value=None, outcome="hold", burned=False, snoozes=1)
 
         (again,) = build.exchange(store, "w1", [hold], ClaimRequest((one.lane,), 1)).claimed
 
@@ -217,9 +211,8 @@ class SettlementTests(OriginTests):
         """With all that was said about it."""
         one = build.taken(store)
         facts = {"http_status": 503, "config": "c0ffee"}
-        build.exchange(
-            store, "w1", [build.retry(one, at=NOW, notes='{"request":"r1"}', decision=build.OVERRAN, **facts)]
-        )
+        failed = build.retry(one, at=NOW, notes='{"request":"r1"}', decision=build.OVERRAN, **facts)
+        build.exchange(store, "w1", [failed])
         (one,) = build.claim(store, one.lane, worker="w2")
         build.exchange(store, "w2", [build.settlement(one)])
 
@@ -235,11 +228,9 @@ class SettlementTests(OriginTests):
         self, store: Store, settle: Settle
     ) -> None:
         """The job belongs to its new holder, who is not disturbed; the rest of the batch is taken."""
-        (lane,) = lanes_of(store)
-        store.submit([build.new(lane), build.new(lane)], NOW)
-        stale, _ = build.claim(store, lane)
+        stale, _ = build.taken_many(store, 2)
         store.stop_worker("w1")
-        again, other = build.claim(store, lane, worker="w2")
+        again, other = build.claim(store, stale.lane, worker="w2")
 
         answer = build.exchange(store, "w2", [settle(stale), build.settlement(other)])
 
@@ -257,21 +248,16 @@ class SettlementTests(OriginTests):
         store.stop_worker("w2")
         held = build.claim(store, lane, size)
 
-        others = [build.settlement(one) for one in held if one.id != stale.id]
-        answer = build.exchange(
-            store, "w1", [*others[: size // 2], build.burial(stale), *others[size // 2 :]]
-        )
+        done = [build.settlement(one) for one in held if one.id != stale.id]
+        done.insert(size // 2, build.burial(stale))
+        answer = build.exchange(store, "w1", done)
 
         agree((answer.lost, answer.broken), ((stale.id,), ()))
-        agree(
-            build.statuses(store), {"complete": size - 1, "processing": 1} if size > 1 else {"processing": 1}
-        )
+        agree(build.statuses(store), {"processing": 1} | ({"complete": size - 1} if size > 1 else {}))
 
     def test_the_same_batch_sent_again_counts_as_done(self, store: Store) -> None:
         """When the answer was lost, the caller cannot know that it was taken."""
-        (lane,) = lanes_of(store)
-        store.submit([build.new(lane), build.new(lane), build.new(lane)], NOW)
-        first, second, third = build.claim(store, lane)
+        first, second, third = build.taken_many(store, 3)
         batch = [build.settlement(first), build.burial(second), build.retry(third, at=NOW + 5)]
 
         build.exchange(store, "w1", batch)
@@ -283,9 +269,7 @@ class SettlementTests(OriginTests):
 
     def test_a_row_that_breaks_a_constraint_is_taken_out_and_the_rest_commits(self, store: Store) -> None:
         """It still belongs to the worker, who settles it as a failure of its attempt."""
-        (lane,) = lanes_of(store)
-        store.submit([build.new(lane), build.new(lane)], NOW)
-        bad, good = build.claim(store, lane)
+        bad, good = build.taken_many(store, 2)
 
         answer = build.exchange(store, "w1", [build.settlement(bad, value=None), build.settlement(good)])
 
@@ -298,16 +282,10 @@ class SettlementTests(OriginTests):
         fetch, review = lanes_of(store, "fetch", "review")
         store.submit([build.new(fetch)] * 50, NOW)
         for turn in range(40):
-            held = build.exchange(store, "w1", [], ClaimRequest((review, fetch), 6), NOW + turn).claimed
-            done = [
-                (
-                    build.settlement(each),
-                    build.burial(each),
-                    build.retry(each, at=NOW + turn + 1),
-                    build.cancellation(each),
-                )[(turn + place) % 4]
-                for place, each in enumerate(held)
-            ]
+            later = partial(build.retry, at=NOW + turn + 1)
+            ways = (build.settlement, build.burial, later, build.cancellation)
+            held = build.claimed(store, ClaimRequest((review, fetch), 6), now=NOW + turn)
+            done = [ways[(turn + place) % 4](each) for place, each in enumerate(held)]
             build.exchange(store, "w1", done, now=NOW + turn)
             agree(sum(build.statuses(store).values()), 50)
         agree(build.statuses(store, from_rows=True), build.statuses(store))

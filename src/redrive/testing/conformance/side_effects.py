@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.core.lifecycle import JobState
 from redrive.store.protocol import Store
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import outbox as outbox_sql
@@ -64,12 +63,10 @@ class SideEffectTests(Scene):
         store.start_worker("w1", NOW, 60)
         (broken,) = build.claim(store, lost.lane)
 
-        answer = build.exchange(store, "w1", [build.settlement(lost, children=(build.child(),))])
-        agree(answer.lost, (lost.id,))
-        answer = build.exchange(
-            store, "w1", [build.settlement(broken, value=None, children=(build.child(),))]
-        )
-        agree(answer.broken, (broken.id,))
+        done = [build.settlement(lost, children=(build.child(),))]
+        agree(build.exchange(store, "w1", done).lost, (lost.id,))
+        done = [build.settlement(broken, value=None, children=(build.child(),))]
+        agree(build.exchange(store, "w1", done).broken, (broken.id,))
 
         agree(build.statuses(store), {"processing": 1})
 
@@ -95,18 +92,18 @@ class SideEffectTests(Scene):
 
     def test_a_notice_is_written_with_its_settlement(self, store: Store) -> None:
         """For hooks that want to hear of it, once, however often the batch is sent."""
-        (lane,) = lanes_of(store)
-        store.submit([build.new(lane), build.new(lane)], NOW)
-        noticed, quiet = build.claim(store, lane)
+        noticed, quiet = build.taken_many(store, 2)
         batch = [build.burial(noticed, recipients=("hook",)), build.burial(quiet)]
 
         build.exchange(store, "w1", batch)
         build.exchange(store, "w1", batch)
 
-        ((_, job, dispatch, attempt, outcome, code, message, decision, *_, tries),) = notices(store, lane)
+        ((_, job, dispatch, attempt, outcome, code, message, decision, *_, tries),) = notices(
+            store, noticed.lane
+        )
         agree((job, dispatch, attempt, outcome), (noticed.id, 1, 1, "dead"))
         agree((code, message, decision, tries), ("AUTH_DENIED", "denied", build.PERMANENT, 0))
-        agree(notices(store, lane, NOW), [])
+        agree(notices(store, noticed.lane, NOW), [])
 
     def test_a_notice_is_about_its_attempt_although_the_job_has_moved_on(self, store: Store) -> None:
         """Each attempt has its own, the oldest first."""
@@ -145,10 +142,9 @@ class SideEffectTests(Scene):
         done += [build.burial(three), build.cancellation(four), build.skip(five)]
         build.exchange(store, "w1", done)
 
-        agree(build.tally(store, run), {"complete": 2, "failed": 1, "cancelled": 1, "skipped": 1})
-        agree(
-            build.statuses(store), {"complete": 3, "failed": 1, "cancelled": 1, "skipped": 1, "processing": 1}
-        )
+        others = {"failed": 1, "cancelled": 1, "skipped": 1}
+        agree(build.tally(store, run), {"complete": 2, **others})
+        agree(build.statuses(store), {"complete": 3, **others, "processing": 1})
         agree(build.statuses(store, from_rows=True), build.statuses(store))
 
     def test_a_skipped_job_is_out_of_the_way_and_its_children_are_there(self, store: Store) -> None:
@@ -182,6 +178,5 @@ class SideEffectTests(Scene):
         store.apply(run_sql.cancel_run(now=NOW, run=run, limit=10, ordinal=0))
 
         agree(build.tally(store, run), {"cancelled": 2})
-        advance = build.settlement(one, status=JobState.QUEUED)
-        build.exchange(store, "w1", [advance])
+        build.exchange(store, "w1", [build.advance(one, lane)])
         agree(build.statuses(store, from_rows=True), build.statuses(store))

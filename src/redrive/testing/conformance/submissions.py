@@ -31,12 +31,8 @@ class SubmissionTests(Scene):
     def test_the_trace_of_a_submitter_is_stored_with_its_jobs(self, store: Store) -> None:
         """However they are submitted, and only for those that have one."""
         (lane,) = lanes_of(store)
-        many = store.submit(
-            [build.new(lane), build.new(lane, trace="00-1"), build.new(lane, trace="00-2")], NOW
-        )
-        keyed = store.submit(
-            [build.new(lane, key="k", trace="00-3"), build.new(lane, key="k", trace="00-4")], NOW
-        )
+        many = store.submit([build.new(lane, trace=trace) for trace in (None, "00-1", "00-2")], NOW)
+        keyed = store.submit([build.new(lane, key="k", trace=trace) for trace in ("00-3", "00-4")], NOW)
 
         ids: list[int] = [*dict.fromkeys(one.id for one in (*many, *keyed))]
         found = store.query(job_sql.traces(ids=ids))
@@ -114,9 +110,7 @@ class SubmissionTests(Scene):
         fetch, review = lanes_of(store, "fetch", "review")
         (elsewhere,) = lanes_of(store, pipeline="other")
 
-        made = store.submit(
-            [build.new(fetch, key="a"), build.new(elsewhere, key="a"), build.new(review, key="a")], NOW
-        )
+        made = store.submit([build.new(lane, key="a") for lane in (fetch, elsewhere, review)], NOW)
 
         agree([one.is_duplicate for one in made], [False, False, True])
 
@@ -157,9 +151,7 @@ class SubmissionTests(Scene):
         """So that a resumed run can check whether its source still yields the same."""
         (lane,) = lanes_of(store)
         run = build.new_run(store)
-        payloads = [b"0", text_of(size), b"2"]
-        store.submit(
-            [build.new(lane, each, run=run, ordinal=place) for place, each in enumerate(payloads)], NOW
-        )
+        items = enumerate([b"0", text_of(size), b"2"])
+        store.submit([build.new(lane, each, run=run, ordinal=place) for place, each in items], NOW)
 
-        agree(store.query(run_sql.run_payloads(run=run, first=1, end=3)), [(1, payloads[1]), (2, b"2")])
+        agree(store.query(run_sql.run_payloads(run=run, first=1, end=3)), [(1, text_of(size)), (2, b"2")])

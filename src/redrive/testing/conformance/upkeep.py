@@ -31,11 +31,8 @@ class UpkeepTests(ShopTests):
         shop.clock.advance(100)
         shop.fail("c")
 
-        by = Actor("ann", "a test")
-        agree(
-            prune(store, Retention(failed=50, runs=1_000), by, with_undelivered=True),
-            {"failed": 3, "runs": 0},
-        )
+        pruned = prune(store, Retention(failed=50, runs=1_000), Actor("ann", "a test"), with_undelivered=True)
+        agree(pruned, {"failed": 3, "runs": 0})
 
         agree(store.apply(upkeep_sql.tend_attempts(now=shop.clock.wall())), [[0]])
         agree(statuses(store), {"failed": 1})
@@ -98,9 +95,7 @@ class UpkeepTests(ShopTests):
         shop.work()
 
         agree(statuses(store), {"complete": 1})
-        agree(
-            [shop.rd.schedules.drop(name, **BY) for name in ("clean", "hourly", "hourly")],
-            [True, True, False],
-        )
+        dropped = [shop.rd.schedules.drop(name, **BY) for name in ("clean", "hourly", "hourly")]
+        agree(dropped, [True, True, False])
         agree(list(shop.rd.schedules.list()), [])
         agree(store.query(upkeep_sql.due_retentions(now=1e12)), [])
