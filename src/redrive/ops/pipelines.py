@@ -118,17 +118,14 @@ def pipelines(store: Reader) -> list[PipelineFacts]:
 
 def pause(store: Store, pipeline: str, by: Actor) -> bool:
     """Pause a pipeline: none of its jobs are claimed; False if it was paused already."""
-    known_pipeline(store, pipeline)
     step = worker_sql.pause_lanes(now=CURRENT.get().clock.wall(), pipeline=pipeline)
-    return _changed(store.apply(_log(by, "pause", pipeline, "paused"), step))
+    return _is_changed(store, pipeline, by, "pause", "paused", step)
 
 
 def resume(store: Store, pipeline: str, by: Actor) -> bool:
     """Resume a pipeline; False if it was not paused."""
-    known_pipeline(store, pipeline)
-    return _changed(
-        store.apply(_log(by, "resume", pipeline, "running"), worker_sql.resume_lanes(pipeline=pipeline))
-    )
+    step = worker_sql.resume_lanes(pipeline=pipeline)
+    return _is_changed(store, pipeline, by, "resume", "running", step)
 
 
 def known_pipeline(store: Reader, name: str) -> None:
@@ -179,13 +176,10 @@ def stale_lanes(store: Reader, known: Collection[Pipeline]) -> list[LaneFacts]:
     ]
 
 
-def _log(by: Actor, verb: str, pipeline: str, after: str) -> Step:
-    """Return the step that logs the act; it goes first, because it reads the state before."""
-    return worker_sql.log_pipeline(
-        act=by.line(verb, Subject("pipeline", pipeline)), after=after, pipeline=pipeline
-    )
-
-
-def _changed(answer: list[list[object]] | None) -> bool:
-    """Return whether the last step of a change affected rows."""
+def _is_changed(store: Store, pipeline: str, by: Actor, verb: str, after: str, step: Step) -> bool:
+    """Change the lanes of a known pipeline; return whether that affected any."""
+    known_pipeline(store, pipeline)
+    act = by.line(verb, Subject("pipeline", pipeline))
+    # The log goes first, because it reads the state before.
+    answer = store.apply(worker_sql.log_pipeline(act=act, after=after, pipeline=pipeline), step)
     return bool(answer and answer[-1])

@@ -157,10 +157,8 @@ def _paused(state: _State) -> Iterator[Finding]:
     for lane in state.lanes:
         if lane.paused_at is not None:
             queued, since = paused.get(lane.pipeline, (0, 0.0))
-            paused[lane.pipeline] = (
-                queued + lane.queued,
-                max(since, state.now - lane.paused_at.timestamp()),
-            )
+            longest = max(since, state.now - lane.paused_at.timestamp())
+            paused[lane.pipeline] = (queued + lane.queued, longest)
     for pipeline, (queued, since) in paused.items():
         yield warning(
             "paused",

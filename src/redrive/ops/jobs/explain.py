@@ -263,7 +263,6 @@ def _rule_of(decision: Recorded) -> RetryOnRule | None:
 
 
 def _by_classifier(code: str, decision: Recorded, rule: RetryOnRule) -> str:
-    """Return what the classifier alone would have led to."""
     if decision.reason == Reason.PERMANENT:
         lasting = f"nothing would have changed: {code} counts as permanent"
         return _tried_again(_left(decision)) if rule.is_retryable else lasting
@@ -317,7 +316,6 @@ def _rounds(details: JobDetails) -> list[str]:
 
 
 def _acts(details: JobDetails) -> list[str]:
-    """Return what people did about the job and its letters."""
     lines: list[str] = []
     for done in details.operations:
         because = "." if done.reason is None else f", because: {as_sentence(done.reason)}"

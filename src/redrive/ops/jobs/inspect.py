@@ -21,11 +21,11 @@ from redrive.core.lifecycle import JobState
 from redrive.core.units import instant
 from redrive.ops.audit import operations_about
 from redrive.ops.jobs.facts import Attempt, get_job, job_attempts
-from redrive.ops.letters.letter import letters_of_job
 from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import transfer as transfer_sql
 from redrive.store.statements.jobs import AttemptEvent, JobFacts, JobLine
 from redrive.store.statements.letters import DeadLetter
@@ -145,7 +145,7 @@ def job_details(store: Store, job_id: int) -> JobDetails:
 def details_of(store: Reader, job_id: int) -> JobDetails:
     """Return the same, among other answers about one moment."""
     facts = get_job(store, job_id)
-    letters = letters_of_job(store, job_id)
+    letters = store.query(letter_sql.letters_of_job(job=job_id))
     return JobDetails(
         facts=facts,
         origin=origin_of(store, job_id),

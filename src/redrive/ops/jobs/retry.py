@@ -61,9 +61,8 @@ class _Way:
     """Of the letter, when the rules were checked."""
     batch: Batch
     first_lane: LaneId | None
-    is_by_owner: bool
-    is_evidence_spared: bool
-    """The rules ask for evidence, there is none, and its owner needs none."""
+    change: str
+    """What the log says besides: that an owner acted, and that evidence was asked for and not given; as JSON."""
 
 
 def check_retry(store: Store, job_id: int, **how: Unpack[RetryOptions]) -> JobFacts:
@@ -91,7 +90,7 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[RetryOptions])
     verb = "restart" if how.get("from_start") else "retry"
     log = release_sql.log_retry(
         act=by.line(verb, Subject("letter", way.letter)),
-        change=_without_evidence(way),
+        change=way.change,
         letter=way.letter,
         state=way.state,
     )
@@ -145,21 +144,10 @@ def _way_of(
             f"several stages of {facts.pipeline} were the first one at some time",
             "Name the code, so that it is known which one is now: --target MODULE:PIPELINE.",
         )
-    return _Way(
-        facts=facts,
-        letter=letter[0],
-        state=letter[1],
-        batch=batch,
-        first_lane=first,
-        is_by_owner=owner is not None,
-        is_evidence_spared=is_spared,
-    )
-
-
-def _without_evidence(way: _Way) -> str:
-    """Return what the log says besides: that an owner acted, and that evidence was asked for and not given; as JSON."""
-    flags = {"as_owner": way.is_by_owner, "without_evidence": way.is_evidence_spared}
-    return msgspec.json.encode({name: True for name, is_set in flags.items() if is_set}).decode()
+    flags = {"as_owner": owner is not None, "without_evidence": is_spared}
+    change = msgspec.json.encode({name: True for name, is_set in flags.items() if is_set}).decode()
+    number, state = letter
+    return _Way(facts=facts, letter=number, state=state, batch=batch, first_lane=first, change=change)
 
 
 def _code_of(facts: JobFacts, pipelines: Mapping[str, Pipeline]) -> Pipeline | None:

@@ -16,12 +16,7 @@ from typing import Final, TypeVar, Unpack
 
 from redrive.core.arguments import one_of
 from redrive.core.lifecycle import LetterState
-from redrive.errors import (
-    ConfigurationError,
-    LetterNotFoundError,
-    ReplayRefusedError,
-    SerializationError,
-)
+from redrive.errors import ConfigurationError, LetterNotFoundError, ReplayRefusedError, SerializationError
 from redrive.ops.audit import Actor
 from redrive.ops.letters.edit import LIVE, PARTS, Change, commit, possible_draft
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps

@@ -129,7 +129,14 @@ def possible_draft(
 ) -> Draft | None:
     """Do the same; None if it would change nothing."""
     values = _editable(store, letter, part)
-    _check_one_way(letter, value is not None, patch is not None, function is not None, original)
+    ways = (value is not None, patch is not None, function is not None, original)
+    if sum(ways) != 1:
+        raise ConfigurationError(
+            field=f"edit of letter {letter}",
+            value="several" if any(ways) else "none",
+            rule="takes a whole value, a JSON Patch, a function or the original",
+            fix="Give one of them.",
+        )
     if original:
         # Placeholders in it are its own.
         after = _original(store, letter, values, part)
@@ -263,16 +270,6 @@ def _replayable(store: Store, letter: int, part: Part) -> triage_sql.LetterValue
             letter, f"the values of its job {values.job} were erased", "They cannot be brought back."
         )
     return values
-
-
-def _check_one_way(letter: int, *ways: bool) -> None:
-    if sum(ways) != 1:
-        raise ConfigurationError(
-            field=f"edit of letter {letter}",
-            value="several" if any(ways) else "none",
-            rule="takes a whole value, a JSON Patch, a function or the original",
-            fix="Give one of them.",
-        )
 
 
 def _original(store: Store, letter: int, values: triage_sql.LetterValue, part: Part) -> bytes:

@@ -262,7 +262,6 @@ def _described(
     counted: dict[str, dict[str, int]],
     counts: LetterCounts,
 ) -> list[LetterGroup]:
-    """Return the groups in full."""
     ids = [lane.id for lanes in causes.values() for lane in lanes]
     newest = counts.newest(ids)
     trends = _trends(store, ids)

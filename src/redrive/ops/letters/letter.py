@@ -26,11 +26,6 @@ def get_letter(store: Reader, letter_id: int) -> DeadLetter:
     return rows[0]
 
 
-def letters_of_job(store: Reader, job: int) -> list[DeadLetter]:
-    """Return the letters of a job, one for each round that failed, oldest first."""
-    return store.query(letter_sql.letters_of_job(job=job))
-
-
 def lines_of(store: Reader, ids: Sequence[int]) -> list[LetterLine]:
     """Return the letters with these ids, in this order; those that are gone are left out."""
     rows = {row.id: row for row in store.query(letter_sql.letter_lines(ids=list(ids)))}

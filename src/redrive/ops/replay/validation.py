@@ -192,7 +192,6 @@ class _Check:
                 self._keys.add(mark)
 
     def _own_obstacles(self, candidate: Candidate, code: Pipeline | None) -> Iterator[tuple[str, str]]:
-        """Yield the obstacles of a letter by itself."""
         if candidate.state == LetterState.DISCARDED:
             yield "state", f"it is discarded; redrive dlq restore {candidate.letter} reopens it"
         is_unproved = candidate.state not in {LetterState.READY, LetterState.REPLAYING}
