@@ -53,10 +53,10 @@ class InjectedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fault:
-    place: int
     kind: FaultKind
     stage: str
-    attempts: Container[int] | None
+    place: int = 0
+    attempts: Container[int] | None = None
     seconds: float = 0.0
     verdict: Verdict | None = None
     message: str = ""
@@ -92,15 +92,16 @@ class Faults:
         delay = None if retry_after is None else in_seconds("Faults.fail(retry_after)", retry_after)
         verdict = Verdict.of(code, http_status=http_status, retry_after=delay)
         text = message or f"{code}, injected by a test"
-        return self._add("fail", stage, attempts, verdict=verdict, message=text)
+        return self._add(_Fault(kind="fail", stage=stage, verdict=verdict, message=text), attempts)
 
     def crash(self, stage: str, *, attempts: Iterable[int] | None = None) -> Self:
         """End the process before the function of the stage is called, by `os._exit`; `run_inline` only simulates that."""
-        return self._add("crash", stage, attempts)
+        return self._add(_Fault(kind="crash", stage=stage), attempts)
 
     def slow(self, stage: str, *, seconds: timedelta | float, attempts: Iterable[int] | None = None) -> Self:
         """Wait on the clock of the runtime, which is virtual in tests, before the function of the stage is called."""
-        return self._add("slow", stage, attempts, seconds=in_seconds("Faults.slow(seconds)", seconds))
+        delay = in_seconds("Faults.slow(seconds)", seconds)
+        return self._add(_Fault(kind="slow", stage=stage, seconds=delay), attempts)
 
     def on(self, pipeline: Pipeline) -> Pipeline:
         """Return a copy of the pipeline with these faults.
@@ -139,26 +140,9 @@ class Faults:
             )
         return sum(self._marks.count(fault.place) for fault in own)
 
-    def _add(
-        self,
-        kind: FaultKind,
-        stage: str,
-        attempts: Iterable[int] | None,
-        *,
-        seconds: float = 0.0,
-        verdict: Verdict | None = None,
-        message: str = "",
-    ) -> Self:
-        fault = _Fault(
-            place=len(self._faults),
-            kind=kind,
-            stage=stage,
-            attempts=None if attempts is None else _numbers(f"Faults.{kind}(attempts)", attempts),
-            seconds=seconds,
-            verdict=verdict,
-            message=message,
-        )
-        self._faults.append(fault)
+    def _add(self, fault: _Fault, attempts: Iterable[int] | None) -> Self:
+        numbers = None if attempts is None else _numbers(f"Faults.{fault.kind}(attempts)", attempts)
+        self._faults.append(replace(fault, place=len(self._faults), attempts=numbers))
         return self
 
     def _wrap(self, stage: Stage[..., object]) -> Stage[..., object]:

@@ -53,8 +53,13 @@ def run_inline(
         running = loop.run(
             _started(run_job(pipeline, encoded, runtime, resources=resources, call=caller.call))
         )
-        while (sync_call := loop.run(caller.next_call(running))) is not None:
-            sync_call.run()
+        while (waiting := loop.run(caller.next_call(running))) is not None:
+            work, answer = waiting
+            # What is not a failure of a stage (an interrupt, a test that fails inside) is raised from here.
+            try:
+                answer.set_result(contextvars.copy_context().run(work))
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for.
+                answer.set_exception(error)
         return running.result()
 
 
@@ -109,19 +114,8 @@ async def _started(job: Coroutine[object, object, InlineResult]) -> asyncio.Task
     return asyncio.ensure_future(job)
 
 
-class _SyncCall:
-    """A sync function that the job waits for."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._work = work
-        self.answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-
-    def run(self) -> None:
-        """Call it; what is not a failure of a stage (an interrupt, a test that fails inside) is raised to the caller."""
-        try:
-            self.answer.set_result(contextvars.copy_context().run(self._work))
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for.
-            self.answer.set_exception(error)
+_SyncCall = tuple[Callable[[], object], asyncio.Future[object]]
+"""A sync function that the job waits for, and where its answer goes."""
 
 
 class _CallerThread:
@@ -131,9 +125,9 @@ class _CallerThread:
         self._calls: asyncio.Queue[_SyncCall] = asyncio.Queue()
 
     async def call(self, work: Callable[[], object]) -> object:
-        sync_call = _SyncCall(work)
-        self._calls.put_nowait(sync_call)
-        return await sync_call.answer
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._calls.put_nowait((work, answer))
+        return await answer
 
     async def next_call(self, running: asyncio.Task[InlineResult]) -> _SyncCall | None:
         """Return the next function to call; None when the job has ended."""

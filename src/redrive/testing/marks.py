@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which faults have fired: in memory, or in a folder for processes that may die."""
+"""Which faults have fired, by their place in the list: in memory, or in a folder for processes that may die.
+
+`claim` returns whether a fault has not fired for a run before, and is true only for the first caller. `add` counts that it fired,
+`count` returns how often it has.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +11,7 @@ import os
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Protocol
-
-
-class Marks(Protocol):
-    """A record of faults by their place in the list."""
-
-    def claim(self, place: int, run: str) -> bool:
-        """Return whether this fault has not fired for this run before; true only for the first caller."""
-        ...
-
-    def add(self, place: int) -> None:
-        """Count that it fired."""
-        ...
-
-    def count(self, place: int) -> int:
-        """Return how often it has fired."""
-        ...
-
-
-def marks_in(folder: str | os.PathLike[str] | None) -> Marks:
-    """Return marks in a folder, which is made if necessary; without a folder, in memory."""
-    return _Memory() if folder is None else _Folder(Path(folder))
+from typing import TypeAlias
 
 
 class _Memory:
@@ -72,3 +55,11 @@ class _Folder:
     def count(self, place: int) -> int:
         file = self._folder / f"{place}.fired"
         return file.stat().st_size if file.exists() else 0
+
+
+Marks: TypeAlias = _Memory | _Folder
+
+
+def marks_in(folder: str | os.PathLike[str] | None) -> Marks:
+    """Return marks in a folder, which is made if necessary; without a folder, in memory."""
+    return _Memory() if folder is None else _Folder(Path(folder))

@@ -8,7 +8,7 @@ rewriting an installed package.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import pytest
@@ -45,6 +45,7 @@ PERMANENT: Final = encode_decision(
 OVERRAN: Final = encode_decision(NoDecision(Reason.OVERRAN))
 
 T = TypeVar("T")
+Settle = Callable[[records.ClaimedJob], records.Settlement]
 _TOKENS: Final = itertools.count(1_000_000)
 
 

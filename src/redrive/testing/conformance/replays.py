@@ -6,8 +6,6 @@ How a replay goes about it is the matter of the engine; here is what a store mus
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
 
@@ -84,7 +82,7 @@ class ReplayTests(Scene):
         ],
     )
     def test_the_end_of_a_job_closes_its_letter_and_a_failure_opens_a_new_one(
-        self, store: Store, settle: Callable[[ClaimedJob], Settlement], wanted: list[tuple[object, ...]]
+        self, store: Store, settle: build.Settle, wanted: list[tuple[object, ...]]
     ) -> None:
         """Which is escalated if the permanent code came back; another failure is distinguished, and no reason to escalate."""
         job, lane = failed(store)

@@ -19,7 +19,9 @@ from redrive.testing.conformance.replays import released
 ITEMS = '[["1", null, null, 5], ["\\"two\\"", "b", "ann", 0]]'
 
 
-def opened(store: Store, items: str = ITEMS, count: int = 2, *, key: str | None = "k") -> object:
+def opened(
+    store: Store, items: str = ITEMS, count: int = 2, *, key: str | None = "k", trace: str | None = None
+) -> object:
     """Open a run; return what the store answers."""
     (lane,) = lanes_of(store)
     return store.apply(
@@ -28,6 +30,7 @@ def opened(store: Store, items: str = ITEMS, count: int = 2, *, key: str | None 
         ).touching(1),
         run_sql.open_items(lane=lane, now=NOW, items=items, inline_max=4).touching(count),
         run_sql.open_values(items=items, inline_max=4),
+        *([] if trace is None else [run_sql.open_traces(trace=trace)]),
     )
 
 
@@ -160,14 +163,7 @@ class RunTests(Scene):
     def test_the_items_of_a_run_have_the_trace_of_who_opened_it(self, store: Store) -> None:
         """Of that run alone."""
         build.taken(store)
-        (lane,) = lanes_of(store)
-        store.apply(
-            run_sql.open_run(
-                pipeline="shop", options=b"{}", now=NOW, items=2, key=None, label=None, owner=None
-            ).touching(1),
-            run_sql.open_items(lane=lane, now=NOW, items=ITEMS, inline_max=4).touching(2),
-            run_sql.open_traces(trace="00-1-2-01"),
-        )
+        opened(store, trace="00-1-2-01")
 
         agree(sorted(store.query(job_sql.traces(ids=[1, 2, 3]))), [(2, "00-1-2-01"), (3, "00-1-2-01")])
 

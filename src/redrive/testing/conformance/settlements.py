@@ -6,7 +6,6 @@ What is written beside the job (children, notices, tallies) is the subject of `s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -20,10 +19,8 @@ from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance import build
-from redrive.testing.conformance.build import NOW, Scene, agree, facts, holds, lanes_of
+from redrive.testing.conformance.build import NOW, Scene, Settle, agree, facts, holds, lanes_of
 from redrive.testing.conformance.submissions import SIZES, text_of
-
-Settle = Callable[[ClaimedJob], Settlement]
 
 
 def again_later(of: ClaimedJob) -> Settlement:

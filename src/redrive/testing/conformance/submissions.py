@@ -93,10 +93,10 @@ class SubmissionTests(Scene):
         agree((duplicate.id, duplicate.is_duplicate, other.is_duplicate), (made.id, True, False))
 
     @pytest.mark.parametrize("end", [build.burial, build.cancellation])
-    def test_the_key_of_a_failed_or_cancelled_job_is_free(self, store: Store, end: object) -> None:
+    def test_the_key_of_a_failed_or_cancelled_job_is_free(self, store: Store, end: build.Settle) -> None:
         """What was given up may be submitted again."""
         one = build.taken(store, key="a")
-        build.exchange(store, "w1", [build.burial(one) if end is build.burial else build.cancellation(one)])
+        build.exchange(store, "w1", [end(one)])
 
         (made,) = store.submit([build.new(one.lane, key="a")], NOW)
 
