@@ -69,20 +69,17 @@ class VirtualClock:
     async def asleep(self, seconds: float) -> None:
         """Let the other tasks run; when this sleeper is the next one due, move the clock to its time and return."""
         self.waits.append(seconds)
-        loop = asyncio.get_running_loop()
+        loop, due_at = asyncio.get_running_loop(), self.wall() + seconds
         if isinstance(loop, VirtualLoop) and loop.clock is self:
             # The timers of that loop are on this clock already, and so are the timeouts that may end this sleep.
-            due_at = self.wall() + seconds
             await asyncio.sleep(seconds)
-            self._reach(due_at)
-            return
-        sleepers = self._sleepers.setdefault(loop, _Sleepers(loop, self))
-        due_at = self.wall() + seconds
-        try:
-            await sleepers.wait(self._now + seconds, SYSTEM_CLOCK.monotonic() + seconds / PACE)
-        finally:
-            if not sleepers.queue and self._sleepers.get(loop) is sleepers:
-                del self._sleepers[loop]
+        else:
+            sleepers = self._sleepers.setdefault(loop, _Sleepers(loop, self))
+            try:
+                await sleepers.wait(self._now + seconds, SYSTEM_CLOCK.monotonic() + seconds / PACE)
+            finally:
+                if not sleepers.queue and self._sleepers.get(loop) is sleepers:
+                    del self._sleepers[loop]
         self._reach(due_at)
 
     def _move_to(self, at: float) -> None:
