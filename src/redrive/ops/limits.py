@@ -107,12 +107,12 @@ def set_limit(
     def changed(state: LimitState) -> LimitState:
         return replace(state, rate=per_second, burst=burst, concurrency=concurrency)
 
-    return _change(store, name, key, by, "set", changed)
+    return _change(store, name, key, by, verb="set", change=changed)
 
 
 def pause(store: Store, name: str, by: Actor, *, key: str = "") -> LimitFacts:
     """Let no job of a limit start until it is resumed."""
-    return _change(store, name, key, by, "pause", lambda state: replace(state, is_paused=True))
+    return _change(store, name, key, by, verb="pause", change=lambda state: replace(state, is_paused=True))
 
 
 def resume(store: Store, name: str, by: Actor, *, key: str = "") -> LimitFacts:
@@ -122,7 +122,7 @@ def resume(store: Store, name: str, by: Actor, *, key: str = "") -> LimitFacts:
     def resumed(state: LimitState) -> LimitState:
         return replace(state, is_paused=False, paused_until=None, at=min(state.at, now))
 
-    return _change(store, name, key, by, "resume", resumed)
+    return _change(store, name, key, by, verb="resume", change=resumed)
 
 
 def limited_work(store: Reader, queued: Mapping[tuple[str, str], int]) -> list[LimitedWork]:
@@ -167,7 +167,7 @@ def _obstacle(facts: LimitFacts) -> tuple[str, datetime | None] | None:
 
 
 def _change(
-    store: Store, name: str, key: str, by: Actor, verb: str, change: Callable[[LimitState], LimitState]
+    store: Store, name: str, key: str, by: Actor, *, verb: str, change: Callable[[LimitState], LimitState]
 ) -> LimitFacts:
     """Change the state of a limit by compare-and-swap, with its line in the operator log."""
     known, log = _known(store), by.log(verb, Subject("limit", name))

@@ -119,13 +119,13 @@ def pipelines(store: Reader) -> list[PipelineFacts]:
 def pause(store: Store, pipeline: str, by: Actor) -> bool:
     """Pause a pipeline: none of its jobs are claimed; False if it was paused already."""
     step = worker_sql.pause_lanes(now=CURRENT.get().clock.wall(), pipeline=pipeline)
-    return _is_changed(store, pipeline, by, "pause", "paused", step)
+    return _is_changed(store, pipeline, step, by, verb="pause", after="paused")
 
 
 def resume(store: Store, pipeline: str, by: Actor) -> bool:
     """Resume a pipeline; False if it was not paused."""
     step = worker_sql.resume_lanes(pipeline=pipeline)
-    return _is_changed(store, pipeline, by, "resume", "running", step)
+    return _is_changed(store, pipeline, step, by, verb="resume", after="running")
 
 
 def known_pipeline(store: Reader, name: str) -> None:
@@ -176,7 +176,7 @@ def stale_lanes(store: Reader, known: Collection[Pipeline]) -> list[LaneFacts]:
     ]
 
 
-def _is_changed(store: Store, pipeline: str, by: Actor, verb: str, after: str, step: Step) -> bool:
+def _is_changed(store: Store, pipeline: str, step: Step, by: Actor, *, verb: str, after: str) -> bool:
     """Change the lanes of a known pipeline; return whether that affected any."""
     known_pipeline(store, pipeline)
     act = by.line(verb, Subject("pipeline", pipeline))
