@@ -16,6 +16,8 @@ from redrive.errors import ConfigurationError
 
 SECONDS_MAX: Final = 100 * 365 * 86_400.0
 """A hundred years; a longer time is a mistake, and `datetime` could not represent its end."""
+NAME_MAX: Final = 100
+"""Characters of the name of a stage, a pipeline or a limit."""
 
 
 def did_you_mean(name: str, known: Iterable[str], *, at_least: float = 0.6) -> str:
@@ -68,6 +70,24 @@ def instance(field: str, value: object, kind: type, *, fix: str) -> None:
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         rule = f"must be {article} {kind.__name__}"
         raise ConfigurationError(field=field, value=value, rule=rule, fix=fix)
+
+
+def function(field: str, value: object, *, fix: str) -> None:
+    """Refuse a value that is given and cannot be called."""
+    if value is not None and not callable(value):
+        raise ConfigurationError(field=field, value=value, rule="must be a function", fix=fix)
+
+
+def name(field: str, value: object, *, fix: str) -> None:
+    """Refuse a name that is empty, too long, or does not fit on a line."""
+    if not isinstance(value, str) or not value.strip() or len(value) > NAME_MAX or not value.isprintable():
+        rule = f"must be a name of at most {NAME_MAX} printable characters"
+        raise ConfigurationError(field=field, value=value, rule=rule, fix=fix)
+
+
+def is_http_status(value: object) -> bool:
+    """Return whether a value is the number of an HTTP status."""
+    return isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
 
 
 def one_of(field: str, value: str, choices: tuple[str, ...]) -> str:

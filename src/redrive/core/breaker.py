@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
-from redrive.core.arguments import one_of, seconds, share, whole
+from redrive.core.arguments import function, is_http_status, one_of, seconds, share, whole
 from redrive.core.failure import Category, Failure
 from redrive.core.taxonomy import refuse_mistyped
 from redrive.errors import ConfigurationError
@@ -65,40 +65,22 @@ class Breaker:
                 rule="must be a non-empty string",
                 fix='Write Breaker("openai", ...).',
             )
-        _check_thresholds(self)
+        where = f"Breaker({self.name})"
+        self._check_thresholds(where)
         for field, above in (("window", True), ("open_for", True), ("probe_timeout", True), ("ramp", False)):
-            object.__setattr__(
-                self, field, seconds(f"Breaker({self.name}).{field}", getattr(self, field), above=above)
-            )
-        whole(
-            f"Breaker({self.name}).close_after",
-            self.close_after,
-            minimum=1,
-            fix="1 closes after the first good probe.",
-        )
-        one_of(f"Breaker({self.name}).mode", self.mode, ("hold", "fail_fast"))
-        if self.probe is not None and not callable(self.probe):
-            raise ConfigurationError(
-                field=f"Breaker({self.name}).probe",
-                value=self.probe,
-                rule="must be callable",
-                fix="Pass a function without parameters.",
-            )
-        if self.key is not None and not callable(self.key):
-            raise ConfigurationError(
-                field=f"Breaker({self.name}).key",
-                value=self.key,
-                rule="must be a function",
-                fix="key=lambda job: job.owner, for example.",
-            )
+            object.__setattr__(self, field, seconds(f"{where}.{field}", getattr(self, field), above=above))
+        whole(f"{where}.close_after", self.close_after, minimum=1, fix="1 closes after the first good probe.")
+        one_of(f"{where}.mode", self.mode, ("hold", "fail_fast"))
+        function(f"{where}.probe", self.probe, fix="Pass a function without parameters.")
+        function(f"{where}.key", self.key, fix="key=lambda job: job.owner, for example.")
         if self.key is not None and self.probe is not None:
             raise ConfigurationError(
-                field=f"Breaker({self.name}).probe",
+                field=f"{where}.probe",
                 value=self.probe,
                 rule="cannot be given with key=: it does not know which key to ask about",
                 fix="Leave one of them out; without probe=, a job of the key is the probe.",
             )
-        object.__setattr__(self, "counts", _checked_counts(self.name, self.counts))
+        object.__setattr__(self, "counts", _checked_counts(f"{where}.counts", self.counts))
 
     def evidence_of(self, failure: Failure) -> Evidence:
         """Return what this failure proves about the dependency."""
@@ -115,41 +97,27 @@ class Breaker:
         is_any = self.counts == "all" and failure.category is not Category.BUG
         return is_any or failure.is_reachability
 
-
-def _check_thresholds(breaker: Breaker) -> None:
-    if breaker.consecutive is None and breaker.failure_rate is None:
-        raise ConfigurationError(
-            field=f"Breaker({breaker.name})",
-            value=None,
-            rule="needs a threshold",
-            fix="Give consecutive=5, or failure_rate=0.5 with window= and min_calls=.",
-        )
-    if breaker.consecutive is not None:
-        whole(
-            f"Breaker({breaker.name}).consecutive",
-            breaker.consecutive,
-            minimum=1,
-            fix="5 is a common choice.",
-        )
-    if breaker.failure_rate is not None:
-        share(
-            f"Breaker({breaker.name}).failure_rate",
-            breaker.failure_rate,
-            fix="0.5 opens when half of the calls fail.",
-        )
-    whole(
-        f"Breaker({breaker.name}).min_calls",
-        breaker.min_calls,
-        minimum=1,
-        fix="A rate needs a minimum sample; 10 is common.",
-    )
+    def _check_thresholds(self, where: str) -> None:
+        if self.consecutive is None and self.failure_rate is None:
+            raise ConfigurationError(
+                field=where,
+                value=None,
+                rule="needs a threshold",
+                fix="Give consecutive=5, or failure_rate=0.5 with window= and min_calls=.",
+            )
+        if self.consecutive is not None:
+            whole(f"{where}.consecutive", self.consecutive, minimum=1, fix="5 is a common choice.")
+        if self.failure_rate is not None:
+            share(f"{where}.failure_rate", self.failure_rate, fix="0.5 opens when half of the calls fail.")
+        fix = "A rate needs a minimum sample; 10 is common."
+        whole(f"{where}.min_calls", self.min_calls, minimum=1, fix=fix)
 
 
-def _checked_counts(name: str, counts: Counts) -> Counts:
+def _checked_counts(field: str, counts: Counts) -> Counts:
     if isinstance(counts, str):
         if counts not in {"reachability", "all"}:
             raise ConfigurationError(
-                field=f"Breaker({name}).counts",
+                field=field,
                 value=counts,
                 rule='must be "reachability", "all", or a set of codes, categories and HTTP statuses',
                 fix=f"Write counts={{{counts!r}}} to count that code alone.",
@@ -157,16 +125,14 @@ def _checked_counts(name: str, counts: Counts) -> Counts:
         return counts
     if not isinstance(counts, Collection) or not counts or not all(map(_is_countable, counts)):
         raise ConfigurationError(
-            field=f"Breaker({name}).counts",
+            field=field,
             value=counts,
             rule="must hold codes, categories or HTTP statuses, at least one",
             fix='Write counts={"GW_5XX", "GW_TIMEOUT"}, for example.',
         )
-    refuse_mistyped(f"Breaker({name}).counts", counts)
+    refuse_mistyped(field, counts)
     return frozenset(counts)
 
 
 def _is_countable(entry: object) -> bool:
-    if isinstance(entry, str):
-        return bool(entry)
-    return isinstance(entry, int) and not isinstance(entry, bool) and 100 <= entry <= 599
+    return bool(entry) if isinstance(entry, str) else is_http_status(entry)

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from redrive.core.arguments import did_you_mean, instance, whole
+from redrive.core.arguments import did_you_mean, instance, is_http_status, whole
 from redrive.core.classify import class_name
 from redrive.core.failure import Category, Failure, Retryable, Severity, SignalKind
 from redrive.core.taxonomy import CODES, code_named
@@ -177,7 +177,7 @@ def _check_source(name: str, source: Source) -> None:
         if source not in set(Category):
             code_named(source)
         return
-    if isinstance(source, bool) or not isinstance(source, int) or not 100 <= source <= 599:
+    if not is_http_status(source):
         raise ConfigurationError(
             field=f"OwnCode({name}).takes",
             value=source,

@@ -50,14 +50,7 @@ class Move(Generic[State]):
     why: str
 
 
-_Q, _P, _C, _F, _X, _S = (
-    JobState.QUEUED,
-    JobState.PROCESSING,
-    JobState.COMPLETE,
-    JobState.FAILED,
-    JobState.CANCELLED,
-    JobState.SKIPPED,
-)
+_Q, _P, _C, _F, _X, _S = JobState
 
 JOB_MOVES: Final[tuple[Move[JobState], ...]] = (
     Move("submit", None, _Q, "the job is durable and waits for a worker"),
@@ -79,9 +72,7 @@ JOB_MOVES: Final[tuple[Move[JobState], ...]] = (
     Move("replay", _F, _Q, "the cause is fixed; it starts again at the stage that failed"),
 )
 
-_O, _T, _R = LetterState.OPEN, LetterState.TRIAGED, LetterState.READY
-_REPLAYING, _RESOLVED, _DISCARDED = LetterState.REPLAYING, LetterState.RESOLVED, LetterState.DISCARDED
-_RETURNED = LetterState.RETURNED
+_O, _T, _R, _REPLAYING, _RESOLVED, _RETURNED, _DISCARDED = LetterState
 
 LETTER_MOVES: Final[tuple[Move[LetterState], ...]] = (
     Move("bury", None, _O, "its job failed for good"),

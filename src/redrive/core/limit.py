@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
-from redrive.core.arguments import flag, number, whole
+from redrive.core.arguments import flag, function, name, number, whole
 from redrive.core.units import SECONDS
 from redrive.errors import ConfigurationError
 
-NAME_MAX: Final = 100
 RATE_MAX: Final = 1e9
 """Per second; more is a mistake, or no limit."""
 _RATE: Final = re.compile(r"(?P<count>\d{1,12}(?:\.\d{1,9})?)\s*/\s*(?P<unit>[a-z]+)")
@@ -43,7 +42,7 @@ class Limit:
     adaptive: bool = False
 
     def __post_init__(self) -> None:
-        check_limit_name(self.name)
+        name("Limit.name", self.name, fix='Write Limit("openai", ...).')
         where = f"Limit({self.name})"
         flag(f"{where}.adaptive", self.adaptive)
         if self.rate is not None:
@@ -67,14 +66,8 @@ class Limit:
                     fix='Add rate="500/min", or leave it out.',
                 )
         for option in ("cost", "key"):
-            given = getattr(self, option)
-            if given is not None and not callable(given):
-                raise ConfigurationError(
-                    field=f"{where}.{option}",
-                    value=given,
-                    rule="must be a function",
-                    fix="cost=lambda text: len(text) / 4, or key=lambda job: job.owner, for example.",
-                )
+            fix = "cost=lambda text: len(text) / 4, or key=lambda job: job.owner, for example."
+            function(f"{where}.{option}", getattr(self, option), fix=fix)
         if self.cost is not None and not self.is_metered:
             raise ConfigurationError(
                 field=f"{where}.cost",
@@ -116,17 +109,6 @@ def rate_text(rate: float) -> str:
     unit = "s" if rate >= 1 else "min" if rate * 60 >= 1 else "hour"
     count = rate * _UNITS[unit]
     return f"{count:.0f}/{unit}" if count >= 100 else f"{count:.3g}/{unit}"
-
-
-def check_limit_name(name: object) -> None:
-    """Refuse a name that a limit cannot have."""
-    if not isinstance(name, str) or not name.strip() or len(name) > NAME_MAX or not name.isprintable():
-        raise ConfigurationError(
-            field="Limit.name",
-            value=name,
-            rule=f"must be a name of at most {NAME_MAX} printable characters",
-            fix='Write Limit("openai", ...).',
-        )
 
 
 def check_burst(where: str, burst: object) -> None:

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Final, Literal, TypeGuard, cast
 
-from redrive.core.arguments import did_you_mean, flag, instance, seconds, whole
+from redrive.core.arguments import did_you_mean, flag, instance, is_http_status, seconds, whole
 from redrive.core.backoff import Backoff
 from redrive.core.classify import class_name
 from redrive.core.failure import Failure
@@ -172,9 +172,7 @@ def _refuse_mistyped(where: str, policy: RetryPolicy, own: Collection[str], *, s
 def _is_trigger(value: object) -> TypeGuard[Trigger]:
     if isinstance(value, type):
         return issubclass(value, BaseException)
-    if isinstance(value, str):
-        return bool(value)
-    return isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
+    return bool(value) if isinstance(value, str) else is_http_status(value)
 
 
 def _matches(trigger: Trigger, failure: Failure) -> bool:

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Final, cast
 
 from msgspec import Struct
@@ -72,7 +73,10 @@ def read_body(body: object) -> ProviderError:
         code=_anthropic(decoded, error) or (code_for_name(name) if name else None),
         is_temporary=name is not None and is_temporary(name),
         retry_after=_retry_after(decoded, error, details),
-        request_id=next(_request_ids(decoded, details), None),
+        request_id=next(
+            chain(_texts(decoded, "request_id", "requestId", "RequestId"), _texts_in(details, "requestId")),
+            None,
+        ),
     )
 
 
@@ -139,15 +143,8 @@ def _retry_after(
     delays = [from_duration(entry["retryDelay"]) for entry in details if "retryDelay" in entry]
     for place in (error, decoded, _mapping(decoded.get("parameters")) or {}):
         delays += [from_duration(place[name]) for name in ("retry_after", "retryAfter") if name in place]
-        delays += [from_milliseconds(place[name]) for name in ("retry_after_ms",) if name in place]
+        delays += [from_milliseconds(place.get("retry_after_ms"))]
     return next((seconds for seconds in delays if seconds is not None), None)
-
-
-def _request_ids(
-    decoded: Mapping[object, object], details: Sequence[Mapping[object, object]]
-) -> Iterator[str]:
-    yield from _texts(decoded, "request_id", "requestId", "RequestId")
-    yield from _texts_in(details, "requestId")
 
 
 def _decoded(body: object) -> object:
@@ -312,12 +309,6 @@ _TEMPORARY: Final = frozenset(
 )
 
 
-def _codes_by_name() -> dict[str, Code]:
-    folded: dict[str, Code] = {}
-    for code, names in _NAMES_BY_CODE.items():
-        for name in names.split():
-            folded.setdefault(_folded(name), code)
-    return folded
-
-
-_CODES_BY_NAME: Final = _codes_by_name()
+_CODES_BY_NAME: Final = {
+    _folded(name): code for code, names in _NAMES_BY_CODE.items() for name in names.split()
+}

@@ -9,7 +9,6 @@ acts.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -17,7 +16,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from redrive.core.arguments import one_of
+from redrive.core.arguments import number, one_of
 from redrive.errors import ConfigurationError
 
 CANARY: Final = (1, 5, 20, 100)
@@ -136,8 +135,7 @@ def plan_of(canary: tuple[int, ...] = CANARY, rate: float | None = None, *, from
         raise ConfigurationError(
             field="canary", value=canary, rule="must rise from step to step", fix="1,5,20,100 is usual."
         )
-    is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
-    if rate is not None and not (is_number and math.isfinite(rate) and rate > 0):
+    if rate is not None and (number(rate) or 0.0) <= 0:
         raise ConfigurationError(
             field="rate",
             value=rate,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -68,9 +69,11 @@ def from_headers(headers: Mapping[str, str], now: float, *, is_limit: bool) -> f
         if delay is not None:
             return delay
     for name in _DELAY_NAMES:
-        delay = _from_header(headers.get(name), headers, now)
-        if delay is not None:
-            return delay
+        if name in headers:
+            # By the server's own clock if it sent its `Date`, so that a skewed clock here does not matter.
+            delay = from_retry_after(headers[name], _instant(headers.get("date", "")) or now)
+            if delay is not None:
+                return delay
     return _from_resets(headers, now) if is_limit else None
 
 
@@ -80,7 +83,8 @@ def from_retry_after(value: object, now: float) -> float | None:
     A header that was sent twice arrives as "5, 60": the longest delay counts, if every part is a delay.
     """
     if isinstance(value, datetime):
-        return _until(value, now)
+        # Without a time zone it is ambiguous.
+        return None if value.utcoffset() is None else plausible(value.timestamp() - now)
     text = _text(value)
     seconds = from_duration(value if text is None else text)
     if seconds is not None or text is None:
@@ -111,18 +115,13 @@ def from_duration(value: object) -> float | None:
 def from_attributes(exc: BaseException, now: float) -> float | None:
     """Read a delay that the exception itself carries as an attribute, such as `retry_after`."""
     for name in _ATTRIBUTES:
-        delay = _from_attribute(exc, name, now)
-        if delay is not None:
-            return delay
+        with suppress(Exception):
+            # A property, a number or a time zone of a foreign class may raise anything.
+            value = getattr(exc, name, None)
+            delay = None if value is None else from_retry_after(value, now)
+            if delay is not None:
+                return delay
     return None
-
-
-def _from_attribute(exc: BaseException, name: str, now: float) -> float | None:
-    try:
-        value = getattr(exc, name, None)
-        return None if value is None else from_retry_after(value, now)
-    except Exception:  # noqa: BLE001 - a property, a number or a time zone of a foreign class may raise anything.
-        return None
 
 
 def _attribute(owner: object, name: str) -> object:
@@ -183,28 +182,11 @@ def _instant(text: str) -> float | None:
         return None
 
 
-def _until(instant: datetime, now: float) -> float | None:
-    """Return the seconds until an instant; None for one without a time zone, which is ambiguous."""
-    return None if instant.utcoffset() is None else plausible(instant.timestamp() - now)
-
-
 def _longest(text: str, read: Callable[[str], float | None]) -> float | None:
     """Read a header that was sent more than once and joined by commas."""
     parts = text.split(",") if len(text) <= _TEXT_MAX else []
     delays = [seconds for seconds in map(read, parts) if seconds is not None]
     return max(delays) if delays and len(delays) == len(parts) else None
-
-
-def _from_header(value: str | None, headers: Mapping[str, str], now: float) -> float | None:
-    if value is None:
-        return None
-    seconds = from_duration(value)
-    return from_retry_after(value, _server_now(headers, now)) if seconds is None else seconds
-
-
-def _server_now(headers: Mapping[str, str], now: float) -> float:
-    """Return the server's own `Date` if it sent one, so that a skewed clock here does not matter."""
-    return _instant(headers.get("date", "")) or now
 
 
 def _from_resets(headers: Mapping[str, str], now: float) -> float | None:

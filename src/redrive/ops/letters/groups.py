@@ -186,20 +186,19 @@ def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) 
     whole group. By owner, key or ids, the cost grows with the number of their letters.
     """
     with store.reading() as moment:
-        return _page(moment, which, limit)
+        counts = LetterCounts(moment, which)
+        by_cause: dict[str, list[letter_sql.GroupRow]] = {}
+        for lane in _lanes(moment, counts.states):
+            by_cause.setdefault(lane.fingerprint, []).append(lane)
+        counted = {
+            cause: _summed(counts.states[lane.id] for lane in lanes) for cause, lanes in by_cause.items()
+        }
 
+        def rank(cause: str) -> tuple[float, float, str]:
+            return -_pending(counted[cause]), -max(lane.last_at for lane in by_cause[cause]), cause
 
-def _page(store: Reader, which: LetterFilter, limit: int | None) -> GroupPage:
-    counts = LetterCounts(store, which)
-    by_cause: dict[str, list[letter_sql.GroupRow]] = {}
-    for lane in _lanes(store, counts.states):
-        by_cause.setdefault(lane.fingerprint, []).append(lane)
-    counted = {cause: _summed(counts.states[lane.id] for lane in same) for cause, same in by_cause.items()}
-    order = sorted(
-        by_cause,
-        key=lambda cause: (-_pending(counted[cause]), -max(lane.last_at for lane in by_cause[cause]), cause),
-    )[:limit]
-    found = _described(store, {cause: by_cause[cause] for cause in order}, counted, counts)
+        order = sorted(by_cause, key=rank)[:limit]
+        found = _described(moment, {cause: by_cause[cause] for cause in order}, counted, counts)
     return GroupPage(groups=found, total=len(by_cause))
 
 
