@@ -63,6 +63,17 @@ class SystemClock:
 SYSTEM_CLOCK = SystemClock()
 
 
+async def wait_for(event: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Wait until an event is set, for so many seconds at most."""
+    waits = (asyncio.ensure_future(clock.asleep(seconds)), asyncio.ensure_future(event.wait()))
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
 def fresh_name(kind: str) -> str:
     """Return a new unique name, such as `worker-1f0c9a2b7d3e`."""
     return f"{kind}-{secrets.token_hex(6)}"

@@ -20,10 +20,9 @@ from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import Phase, opens_at
 from redrive.engine.classifier import classify
 from redrive.engine.clock import Clock
-from redrive.engine.outage import Outage
+from redrive.engine.outage import repeat
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.threads import AskStore
-from redrive.errors import StoreError
 
 logger = logging.getLogger("redrive.worker")
 
@@ -59,18 +58,11 @@ class HealthProbes:
 
     async def run(self) -> None:
         """Ask whenever a breaker's time has come, until cancelled; each breaker on its own."""
-        await asyncio.gather(*(self._watch(breaker) for breaker in self._probes.own))
+        await asyncio.gather(*map(self._watch, self._probes.own))
 
     async def _watch(self, breaker: Breaker) -> None:
-        outage = Outage(logger)
-        while True:
-            wait = LOOK_SECONDS
-            try:
-                wait = await self.look(breaker)
-                outage.answered()
-            except StoreError as error:
-                outage.failed("the probe of %s waits for the store: %s", breaker.name, error)
-            await self._clock.asleep(wait)
+        failure = f"the probe of {breaker.name} waits for the store"
+        await repeat(lambda: self.look(breaker), self._clock, logger, failure, every=LOOK_SECONDS)
 
     async def look(self, breaker: Breaker) -> float:
         """Ask the dependency if it is time; return in how many seconds to look again."""

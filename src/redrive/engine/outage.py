@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings about a store that does not answer: not one per try, or a full disk would fill the log as well."""
+"""Loops that outlast a store that does not answer, and warnings about it.
+
+Not one warning per try: a full disk would fill the log as well.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+
+from redrive.engine.clock import Clock
+from redrive.errors import StoreError
 
 
 class Outage:
@@ -24,3 +31,23 @@ class Outage:
     def answered(self) -> None:
         """Note that the store answers: the next failure is a first one."""
         self._failures = 0
+
+
+async def repeat(
+    look: Callable[[], Awaitable[float]],
+    clock: Clock,
+    warnings: logging.Logger,
+    failure: str,
+    *,
+    every: float,
+) -> None:
+    """Look until cancelled, again after as many seconds as the last look returned; or `every` so many if the store failed."""
+    outage = Outage(warnings)
+    while True:
+        wait = every
+        try:
+            wait = await look()
+            outage.answered()
+        except StoreError as error:
+            outage.failed("%s: %s", failure, error)
+        await clock.asleep(wait)

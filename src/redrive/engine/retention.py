@@ -19,10 +19,10 @@ import msgspec
 
 from redrive.core.arguments import seconds
 from redrive.engine.clock import Clock
-from redrive.engine.outage import Outage
+from redrive.engine.outage import repeat
 from redrive.engine.schedules import next_tick
 from redrive.engine.worker.threads import AskStore
-from redrive.errors import ConfigurationError, StoreError
+from redrive.errors import ConfigurationError
 from redrive.redaction.process import redact
 from redrive.store.protocol import Store
 from redrive.store.records import Step
@@ -140,19 +140,19 @@ class RetentionDriver:
         self._clock = clock
         self._name = name
         self._ask_store = ask_store
+        self._tend_at = 0.0
 
     async def run(self) -> None:
         """Delete what is due, until cancelled."""
-        outage, tend_at = Outage(logger), 0.0
-        while True:
-            try:
-                if await self.prune_due() or self._clock.wall() >= tend_at:
-                    await self._tend()
-                    tend_at = self._clock.wall() + TEND_SECONDS
-                outage.answered()
-            except StoreError as error:
-                outage.failed("pruning waits for the store: %s", error)
-            await self._clock.asleep(LOOK_SECONDS)
+        failure = "pruning waits for the store"
+        await repeat(self._look, self._clock, logger, failure, every=LOOK_SECONDS)
+
+    async def _look(self) -> float:
+        if await self.prune_due() or self._clock.wall() >= self._tend_at:
+            step = upkeep_sql.tend_attempts(now=self._clock.wall())
+            await self._ask(lambda: self._store.apply(step))
+            self._tend_at = self._clock.wall() + TEND_SECONDS
+        return LOOK_SECONDS
 
     async def prune_due(self) -> int:
         """Prune for every schedule that is due and that no other worker has taken; return how much was deleted."""
@@ -162,10 +162,6 @@ class RetentionDriver:
             if await self._take(due):
                 total += await self._prune(due)
         return total
-
-    async def _tend(self) -> None:
-        step = upkeep_sql.tend_attempts(now=self._clock.wall())
-        await self._ask(lambda: self._store.apply(step))
 
     async def _take(self, due: upkeep_sql.DueRetention) -> bool:
         """Take, or keep, the lease on a schedule."""

@@ -15,10 +15,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from redrive.engine.clock import Clock
-from redrive.engine.outage import Outage
+from redrive.engine.outage import repeat
 from redrive.engine.replay.rules import stages_of
 from redrive.engine.worker.threads import AskStore
-from redrive.errors import ConfigurationError, StoreError
+from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.statements import runs as run_sql
 
@@ -60,20 +60,15 @@ class Ticker:
 
     async def run(self) -> None:
         """Submit what is due, until cancelled."""
-        outage = Outage(logger)
-        while True:
-            wait = LOOK_SECONDS
-            try:
-                await self._ask_store(self.tick)
-                next_at = cast("float | None", await self._ask_store(self._next_at))
-                if next_at is not None:
-                    due_in = next_at - self._clock.wall()
-                    # A schedule that is still due could not be advanced; trying again at once would not help.
-                    wait = min(due_in, LOOK_SECONDS) if due_in > 0 else LOOK_SECONDS
-                outage.answered()
-            except StoreError as error:
-                outage.failed("schedules wait for the store: %s", error)
-            await self._clock.asleep(wait)
+        failure = "schedules wait for the store"
+        await repeat(self._look, self._clock, logger, failure, every=LOOK_SECONDS)
+
+    async def _look(self) -> float:
+        await self._ask_store(self.tick)
+        next_at = cast("float | None", await self._ask_store(self._next_at))
+        due_in = LOOK_SECONDS if next_at is None else next_at - self._clock.wall()
+        # A schedule that is still due could not be advanced; trying again at once would not help.
+        return min(due_in, LOOK_SECONDS) if due_in > 0 else LOOK_SECONDS
 
     def _next_at(self) -> float | None:
         return self._store.query(run_sql.next_schedule_at())[0]

@@ -6,7 +6,7 @@ Only reads. What was pruned or erased meanwhile is left out; if nothing is left,
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -28,8 +28,7 @@ from redrive.store.statements.statement import members_of
 
 HISTORY_MAX: Final = 20
 """How many attempts a letter carries: the last ones."""
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""What decoding raises for a value that is not JSON, not text, or nested too deep."""
+T = TypeVar("T")
 
 
 def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
@@ -53,7 +52,7 @@ def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
         at=instant(notice.ended_at),
         due_at=instant(_due_at(notice)),
         http_status=notice.http_status,
-        notes=_notes_of(notice.notes),
+        notes={} if notice.notes is None else _decoded(notice.notes, dict[str, str]) or {},
         key=notice.key,
         category=cast("str | None", letter["category"]),
         exception=_text(letter.get("exception", notice.exception)),
@@ -113,7 +112,7 @@ def sunk_letter(store: Store, lane: Lane, notice: Notice, *, now: float, sink: S
     found = store.query(outbox_sql.letter_for_sink(letter=notice.letter))
     if not found and notice.outcome is None:
         return None
-    letter = _letter_fields(found[0]) if found else {**_BLANK, **_attempt_fields(lane, notice)}
+    letter = _letter_fields(found[0]) if found else _attempt_fields(lane, notice)
     attempts = store.query(outbox_sql.attempts_for_sink(job=job, dispatch=dispatch, limit=HISTORY_MAX))
     change = {
         "delivery": f"{store.query(transfer_sql.installation())[0]}-{job}-{dispatch}-{notice.id}",
@@ -148,25 +147,13 @@ def _attempt_fields(lane: Lane, notice: Notice) -> dict[str, object]:
         "exception": _text(notice.exception),
         "first_failure_at": instant(notice.ended_at),
         "last_failure_at": instant(notice.ended_at),
+        **dict.fromkeys(("category", "last_stack", "fingerprint"), ""),
+        **dict.fromkeys(("is_retryable", "is_escalated"), False),
+        "sanitized_context": {},
+        **dict.fromkeys(
+            ("letter_id", "follows", "key", "owner", "diagnosis", "assignee", "evidence", "replay")
+        ),
     }
-
-
-_BLANK: Final[dict[str, object]] = {
-    "letter_id": None,
-    "category": "",
-    "is_retryable": False,
-    "last_stack": "",
-    "fingerprint": "",
-    "sanitized_context": {},
-    "is_escalated": False,
-    "follows": None,
-    "key": None,
-    "owner": None,
-    "diagnosis": None,
-    "assignee": None,
-    "evidence": None,
-    "replay": None,
-}
 
 
 def _letter_fields(row: outbox_sql.LetterForSink) -> dict[str, object]:
@@ -176,7 +163,7 @@ def _letter_fields(row: outbox_sql.LetterForSink) -> dict[str, object]:
         "letter_id": row.id,
         "error_class": row.code,
         "last_stack": row.stack,
-        "sanitized_context": _context_of(row.context),
+        "sanitized_context": _decoded(row.context, dict[str, object]) or {},
         "first_failure_at": instant(row.first_failure_at),
         "last_failure_at": instant(row.last_failure_at),
         # The submitter of the job set both; the store has them unredacted, because they are searched.
@@ -190,20 +177,6 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _notes_of(encoded: object) -> dict[str, str]:
-    try:
-        return {} if encoded is None else msgspec.json.decode(str(encoded), type=dict[str, str])
-    except UNREADABLE:
-        return {}
-
-
-def _context_of(encoded: bytes) -> dict[str, object]:
-    try:
-        return msgspec.json.decode(encoded, type=dict[str, object])
-    except UNREADABLE:
-        return {}
-
-
 def _input_of(store: Store, job: int, lane: int, round_: object, wanted: str) -> object | None:
     """Return the input of the stage that failed."""
     if wanted == EXCLUDE or not isinstance(round_, int):
@@ -213,9 +186,12 @@ def _input_of(store: Store, job: int, lane: int, round_: object, wanted: str) ->
 
 
 def _value_of(rows: list[bytes | None]) -> object | None:
-    if not rows or rows[0] is None:
-        return None
+    return None if not rows or rows[0] is None else _decoded(rows[0], object)
+
+
+def _decoded(encoded: bytes | str, kind: type[T]) -> T | None:
+    """Decode a value; None for one that is not JSON, not text, or nested too deep."""
     try:
-        return cast("object", msgspec.json.decode(rows[0]))
-    except UNREADABLE:
+        return msgspec.json.decode(encoded, type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None

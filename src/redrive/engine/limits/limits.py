@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -32,6 +32,9 @@ from redrive.store.protocol import Store
 from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Settlement
 from redrive.store.statements import workers as worker_sql
 
+if TYPE_CHECKING:
+    from redrive.engine.worker.slots import Slots
+
 METERS_MAX: Final = 1_000
 """Keys of limits that a worker keeps in memory, besides those in use."""
 UPKEEP_SECONDS: Final = 60.0
@@ -42,30 +45,6 @@ PASS_SECONDS: Final = 1.0
 
 MeterKey = tuple[str, str]
 """Name and key of a limit; the key is empty for a limit without keys."""
-
-
-class GatheredCalls(Protocol):
-    """The calls of a batch lane."""
-
-    @property
-    def calls(self) -> int:
-        """How many run or wait, with those that the waiting jobs will make."""
-        ...
-
-
-class LeasedJobs(Protocol):
-    """The jobs that a worker has; its slots."""
-
-    in_use: dict[LaneId, int]
-
-    @property
-    def gatherings(self) -> Mapping[LaneId, GatheredCalls]:
-        """The batch lanes."""
-        ...
-
-    def jobs(self) -> list[ClaimedJob]:
-        """Return the jobs that run or wait for a slot."""
-        ...
 
 
 class SharedLimits:
@@ -170,7 +149,7 @@ class SharedLimits:
         self._correct()
         self._keep_up(now)
 
-    def give_back(self, leased: LeasedJobs, now: float) -> None:
+    def give_back(self, leased: Slots, now: float) -> None:
         """Return what nobody uses: others may wait for it. Not while a claim is under way, whose jobs are not known yet."""
         self.flush(now)
         used = self._used_keys(leased.jobs())
@@ -184,7 +163,7 @@ class SharedLimits:
             self._meter(limit, key).correct(delta)
 
     def limited(
-        self, want: ClaimRequest, done: Sequence[Settlement], leased: LeasedJobs, now: float
+        self, want: ClaimRequest, done: Sequence[Settlement], leased: Slots, now: float
     ) -> ClaimRequest:
         """Return what may be claimed of what is wanted; takes tokens and slots for it."""
         self._opens = {}
@@ -376,7 +355,7 @@ class SharedLimits:
             return 0, math.inf
         return min(room, 1), now
 
-    def _used(self, lanes: Iterable[LaneId], leased: LeasedJobs) -> int:
+    def _used(self, lanes: Iterable[LaneId], leased: Slots) -> int:
         """Return how many calls of lanes count as running: each job, or each call of a batch that counts calls."""
         return sum(
             leased.in_use[lane] if self._items[lane] == 1 else leased.gatherings[lane].calls for lane in lanes

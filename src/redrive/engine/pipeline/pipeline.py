@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Final, TypeAlias, TypeVar, cast
 
-from redrive.core.arguments import instance, whole
+from redrive.core.arguments import function, instance, whole
 from redrive.core.breaker import Breaker
 from redrive.core.codeset import CodeSet
 from redrive.core.limit import Limit
@@ -151,18 +151,8 @@ class Pipeline(PipelineRef[In_contra, Out_co]):
         for one in self.stages:
             one.retry.check_codes(f"stage({one.name}).retry", () if codes is None else codes.names)
         _check_sinks(name, self.sinks)
-        for option, given in (
-            *((f"on_{kind}", hook) for kind, hook in self.hooks.items()),
-            *([] if on_breaker is None else [("on_breaker", on_breaker)]),
-            *([] if on_run_end is None else [("on_run_end", on_run_end)]),
-        ):
-            if not callable(given):
-                raise ConfigurationError(
-                    field=f"Pipeline({name}).{option}",
-                    value=given,
-                    rule="must be a function",
-                    fix="Pass the function itself.",
-                )
+        for option, given in {**hooks, "breaker": on_breaker, "run_end": on_run_end}.items():
+            function(f"Pipeline({name}).on_{option}", given, fix="Pass the function itself.")
 
     @staticmethod
     def ref(name: str, *, payload: type[I]) -> PipelineRef[I]:

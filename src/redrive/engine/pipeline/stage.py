@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, Literal, ParamSpec, TypeVar, cast, get_type_hints, overload
 
-from redrive.core.arguments import flag, instance, seconds, whole
+from redrive.core.arguments import flag, instance, name, one_of, seconds, whole
 from redrive.core.batch import Batch
 from redrive.core.breaker import Breaker
 from redrive.core.limit import Limit
@@ -30,7 +30,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-NAME_MAX: Final = 100
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _NAMED: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
@@ -138,7 +137,7 @@ def stage(
         if concurrency is not None:
             whole(f"{where}.concurrency", concurrency, minimum=1, fix="Leave it out for no limit.")
         is_async = inspect.iscoroutinefunction(function)
-        shape = _shape(made_name, function, is_batch=batch is not None)
+        taken, returned, context_name, resources = _shape(made_name, function, is_batch=batch is not None)
         policy = RetryPolicy(retry) if isinstance(retry, int) else retry or RetryPolicy()
         settings: tuple[object, ...] = (
             *(version, policy, limit, breaker, concurrency, idempotent, process, on_overrun),
@@ -161,10 +160,10 @@ def stage(
             is_process=flag(f"{where}.process", process),
             is_transactional=flag(f"{where}.transactional", transactional),
             is_async=is_async,
-            input=shape.input,
-            output=shape.output,
-            context_name=shape.context_name,
-            resources=shape.resources,
+            input=taken,
+            output=returned,
+            context_name=context_name,
+            resources=resources,
             config=_digest((*settings, *listed)),
         )
         _check_options(made, on_overrun)
@@ -178,16 +177,10 @@ def _digest(settings: tuple[object, ...]) -> str:
     return hashlib.sha256(_ADDRESS.sub("", repr(settings)).encode()).hexdigest()[:12]
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    input: Codec
-    output: Codec
-    context_name: str | None
-    resources: dict[str, type]
-
-
-def _shape(name: str, function: Callable[..., object], *, is_batch: bool) -> _Shape:
-    """Read the types of a function; a parameter without annotation accepts any JSON."""
+def _shape(
+    name: str, function: Callable[..., object], *, is_batch: bool
+) -> tuple[Codec, Codec, str | None, dict[str, type]]:
+    """Return input, output, context name and resources of a function; a parameter without annotation accepts any JSON."""
     try:
         hints: dict[str, object] = get_type_hints(function)
     except NameError as error:
@@ -231,9 +224,7 @@ def _shape(name: str, function: Callable[..., object], *, is_batch: bool) -> _Sh
                 fix="Annotate the parameter as list[Context]; its order is that of the inputs.",
             )
         taken, returned = input_element(name, taken), output_element(name, returned)
-    return _Shape(
-        codec_for(f"{name} (input)", taken), codec_for(f"{name} (output)", returned), context, resources
-    )
+    return codec_for(f"{name} (input)", taken), codec_for(f"{name} (output)", returned), context, resources
 
 
 def _class_of(hint: object) -> type | None:
@@ -281,13 +272,10 @@ def _limits_of(where: str, given: object) -> tuple[Limit, ...]:
     return limits
 
 
-def _check_options(made: Stage[P, R], on_overrun: object) -> None:
+def _check_options(made: Stage[P, R], on_overrun: str) -> None:
     """Refuse options that contradict each other."""
     where = f"stage({made.name})"
-    if on_overrun not in {"wait", "abandon"}:
-        raise ConfigurationError(
-            field=f"{where}.on_overrun", value=on_overrun, rule='must be "wait" or "abandon"', fix="Pick one."
-        )
+    one_of(f"{where}.on_overrun", on_overrun, ("wait", "abandon"))
     if made.is_abandoned and (made.is_async or made.timeout is None or not made.is_idempotent):
         raise ConfigurationError(
             field=f"{where}.on_overrun",
@@ -327,12 +315,6 @@ def _check_options(made: Stage[P, R], on_overrun: object) -> None:
         )
 
 
-def check_name(field: str, name: object) -> None:
+def check_name(field: str, given: object) -> None:
     """Refuse a name that a stage or a pipeline cannot have."""
-    if not isinstance(name, str) or not name.strip() or len(name) > NAME_MAX or not name.isprintable():
-        raise ConfigurationError(
-            field=field,
-            value=name,
-            rule=f"must be a name of at most {NAME_MAX} printable characters",
-            fix='"fetch", for example; in Pipeline("shop", [fetch]) the name comes first.',
-        )
+    name(field, given, fix='"fetch", for example; in Pipeline("shop", [fetch]) the name comes first.')

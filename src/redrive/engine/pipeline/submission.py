@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from redrive.core.arguments import seconds
+from redrive.core.arguments import function, seconds
 from redrive.core.budget import RunStatus
 from redrive.engine.observers import trace_of_caller
 from redrive.engine.pipeline.codec import storable
@@ -92,7 +92,15 @@ class BulkSubmission:
         run: int | None = None,
         store_jobs: StoreJobs | None = None,
     ) -> None:
-        _check_key(key, run)
+        fix = 'key=lambda order: order["id"], for example.'
+        function("submit_many(key)", key, fix=fix)
+        if key is not None and run is not None:
+            raise ConfigurationError(
+                field="submit_many(key)",
+                value=key,
+                rule="cannot be combined with run",
+                fix="An item of a run is identified by its position: leave one of the two out.",
+            )
         self._store = store
         self._store_jobs: StoreJobs = store_jobs or self._submit
         self._make = make
@@ -175,23 +183,6 @@ class BulkSubmission:
         again = f"submit payloads[{stored}:]" if stored else "submit them all again"
         refusal.hint = f"Correct it, then {again}; with key= all of them may be submitted again."
         return refusal
-
-
-def _check_key(key: object, run: int | None) -> None:
-    if key is not None and not callable(key):
-        raise ConfigurationError(
-            field="submit_many(key)",
-            value=key,
-            rule="must be a function of the payload",
-            fix='key=lambda order: order["id"], for example.',
-        )
-    if key is not None and run is not None:
-        raise ConfigurationError(
-            field="submit_many(key)",
-            value=key,
-            rule="cannot be combined with run",
-            fix="An item of a run is identified by its position: leave one of the two out.",
-        )
 
 
 def check_text(field: str, text: str | None) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from redrive.core.budget import RunStatus, decide_status
-from redrive.engine.clock import Clock
+from redrive.engine.clock import Clock, wait_for
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import PAYLOAD_MAX
@@ -212,13 +212,7 @@ class Driver:
 
     async def _wait(self) -> None:
         """Wait until the next report, or until the budget is due for a check."""
-        pause = asyncio.ensure_future(self._clock.asleep(LOOK_SECONDS))
-        due = asyncio.ensure_future(self.budget.due.wait())
-        try:
-            await asyncio.wait((pause, due), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await _cancelled(pause)
-            await _cancelled(due)
+        await wait_for(self.budget.due, self._clock, LOOK_SECONDS)
         self.budget.due.clear()
 
     async def _report(self) -> RunReport:

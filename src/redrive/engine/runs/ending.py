@@ -18,7 +18,7 @@ import msgspec
 
 from redrive.core.budget import BudgetExceeded, FailureBudget, RunStatus, Tally, decide_status
 from redrive.core.lifecycle import JobState
-from redrive.engine.clock import Clock
+from redrive.engine.clock import Clock, wait_for
 from redrive.engine.outage import Outage
 from redrive.engine.runs.runs import KEEP_SECONDS, RunOptions, Runs, has_permanent, keep_run
 from redrive.engine.worker.threads import AskStore
@@ -85,14 +85,7 @@ class RunStatusDriver:
             else:
                 if self._aborting:
                     continue
-            pause = asyncio.ensure_future(self._clock.asleep(LOOK_SECONDS))
-            woken = asyncio.ensure_future(self._wake.wait())
-            try:
-                await asyncio.wait((pause, woken), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                pause.cancel()
-                woken.cancel()
-                await asyncio.gather(pause, woken, return_exceptions=True)
+            await wait_for(self._wake, self._clock, LOOK_SECONDS)
 
     async def flush(self) -> None:
         """Decide once more before the worker ends: its last commit may have ended a run."""

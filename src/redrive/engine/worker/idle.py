@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeVar
 
 from redrive.core.units import plural
-from redrive.engine.clock import Clock
+from redrive.engine.clock import Clock, wait_for
 from redrive.engine.limits.limits import SharedLimits
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal
@@ -206,14 +206,7 @@ class IdleWait:
     async def _sleep(self, seconds: float) -> None:
         """Sleep until woken; for less when this worker watches the store, because others may submit jobs at any time."""
         limit = seconds if self._watch is None else min(seconds, POLL_SECONDS)
-        waits = (
-            asyncio.ensure_future(self._clock.asleep(limit)),
-            asyncio.ensure_future(self._wake.wait()),
-        )
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        await wait_for(self._wake, self._clock, limit)
 
     def _next_look(self, upcoming: UpcomingWork) -> float | None:
         """Return in how many seconds something may be claimable; None when all that is left is held."""
