@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
 from redrive.core.arguments import seconds
@@ -22,7 +22,7 @@ from redrive.engine.classifier import classify
 from redrive.engine.clock import Clock
 from redrive.engine.outage import repeat
 from redrive.engine.worker.probes import Probes
-from redrive.engine.worker.threads import AskStore
+from redrive.engine.worker.threads import AskStore, RunBlocking
 
 logger = logging.getLogger("redrive.worker")
 
@@ -30,9 +30,6 @@ T = TypeVar("T")
 
 LOOK_SECONDS: Final = 1.0
 """How often the state of a breaker is looked at; other workers see its changes as often."""
-
-Call = Callable[[Callable[[], object]], Awaitable[object]]
-"""Runs a sync function where it may take long."""
 
 
 class HealthProbes:
@@ -45,7 +42,7 @@ class HealthProbes:
         *,
         name: Callable[[], str],
         ask_store: AskStore,
-        call: Call,
+        call: RunBlocking,
         on_close: Callable[[], None],
     ) -> None:
         self._probes = probes

@@ -141,7 +141,7 @@ class Observers:
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._all = tuple(observers)
-        self.of_attempts = tuple(each for each in self._all if _overrides(each, Observer.attempt_started))
+        self.of_attempts = tuple(each for each in self._all if _observes_attempts(each))
         """Those that want to know about each single attempt."""
         self._failed: set[str] = set()
 
@@ -198,9 +198,11 @@ class Observers:
         traces = dict(store.query(job_sql.traces(ids=[job.id for job in answer.claimed])))
         if not traces:
             return answer
-        return msgspec.structs.replace(
-            answer, claimed=tuple(_with_trace(job, traces.get(job.id)) for job in answer.claimed)
+        traced = (
+            msgspec.structs.replace(job, trace=traces[job.id]) if job.id in traces else job
+            for job in answer.claimed
         )
+        return msgspec.structs.replace(answer, claimed=tuple(traced))
 
     def _guarded(self, observer: object, call: Callable[P, T], *args: P.args, **named: P.kwargs) -> T | None:
         """Call an observer; what it raises is logged once for its class."""
@@ -221,9 +223,5 @@ def set_up_process(setups: Iterable[str]) -> None:
         cast("Callable[[], None]", getattr(importlib.import_module(module), function))()
 
 
-def _overrides(observer: Observer, method: Callable[..., object]) -> bool:
-    return getattr(type(observer), method.__name__) is not method
-
-
-def _with_trace(job: records.ClaimedJob, trace: str | None) -> records.ClaimedJob:
-    return job if trace is None else msgspec.structs.replace(job, trace=trace)
+def _observes_attempts(observer: Observer) -> bool:
+    return type(observer).attempt_started is not Observer.attempt_started

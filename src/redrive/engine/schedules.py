@@ -65,13 +65,13 @@ class Ticker:
 
     async def _look(self) -> float:
         await self._ask_store(self.tick)
-        next_at = cast("float | None", await self._ask_store(self._next_at))
+        (next_at,) = cast(
+            "list[float | None]",
+            await self._ask_store(lambda: self._store.query(run_sql.next_schedule_at())),
+        )
         due_in = LOOK_SECONDS if next_at is None else next_at - self._clock.wall()
         # A schedule that is still due could not be advanced; trying again at once would not help.
         return min(due_in, LOOK_SECONDS) if due_in > 0 else LOOK_SECONDS
-
-    def _next_at(self) -> float | None:
-        return self._store.query(run_sql.next_schedule_at())[0]
 
     def tick(self) -> int:
         """Submit one job for every schedule that is due; return how many."""

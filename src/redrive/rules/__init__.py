@@ -9,14 +9,13 @@ attributes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import Final, cast
 
 from redrive.core.classify import FoundRule
 from redrive.core.failure import Code
-from redrive.core.verdict import RuleEntry, RuleFunction, RuleTable, Verdict
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 
 LIBRARIES: Final[dict[str, str]] = {
     "aiohttp": "aiohttp",
@@ -71,15 +70,12 @@ def find(kind: type[BaseException]) -> tuple[FoundRule, ...]:
 def _rule_for(cls: type) -> FoundRule | None:
     library = _library_of(cls.__module__)
     entry = _table(library).get(cls.__name__) if library else None
-    return None if entry is None else FoundRule(f"{library}: {cls.__name__}", as_function(entry))
+    if entry is None:
+        return None
+    return FoundRule(f"{library}: {cls.__name__}", _always(entry) if isinstance(entry, Code) else entry)
 
 
-def as_function(entry: RuleEntry) -> RuleFunction:
-    """Return a table entry as a function."""
-    return _always(entry) if isinstance(entry, Code) else entry
-
-
-def _always(code: Code) -> Callable[[BaseException, float], Verdict]:
+def _always(code: Code) -> RuleFunction:
     verdict = Verdict(code=code)
     return lambda _exc, _now: verdict
 

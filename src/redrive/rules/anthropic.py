@@ -6,16 +6,11 @@ from __future__ import annotations
 from typing import Final
 
 from redrive.core import taxonomy
-from redrive.core.verdict import RuleTable, Verdict
+from redrive.core.verdict import RuleTable
 from redrive.rules.shared.inspection import exactly, unless_caused, verdict_from_sdk_error
 
-
-def _answer(exc: BaseException, now: float) -> Verdict:
-    return verdict_from_sdk_error(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
-
-
 RULES: Final[RuleTable] = {
-    "APIStatusError": _answer,
+    "APIStatusError": verdict_from_sdk_error,
     "APITimeoutError": unless_caused(taxonomy.NETWORK_TIMEOUT),
     # The SDK wraps whatever its transport raises, even a bug in a middleware; the cause shows which it is.
     "APIConnectionError": unless_caused(taxonomy.NETWORK_ERROR),

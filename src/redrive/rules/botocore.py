@@ -35,11 +35,7 @@ def _response(response: object, now: float) -> Verdict | None:
     status, headers = entry(metadata, "HTTPStatusCode"), entry(metadata, "HTTPHeaders")
     if not isinstance(status, int) or not 400 <= status <= 599:
         # An exception event of a stream, or S3 answering 200 and then failing.
-        return (
-            verdict_from_event(body, now, headers=headers, otherwise=taxonomy.UPSTREAM_ERROR)
-            if words
-            else None
-        )
+        return verdict_from_event(body, now, headers=headers) if words else None
     return classify_response(status, now, headers=headers, body=body)
 
 

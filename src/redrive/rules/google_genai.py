@@ -38,7 +38,7 @@ _CLOSE_CODES: Final[dict[int, Code]] = {
 def _answer(exc: BaseException, now: float) -> Verdict | None:
     # The generated parts also have a class of this name; there it is the parent of connection errors and status errors.
     if any(cls.__name__ == _GENERATED_ROOT for cls in type(exc).__mro__):
-        return _event(exc, now) if type(exc).__name__ == "APIError" else None
+        return verdict_from_event(attribute(exc, "body"), now) if type(exc).__name__ == "APIError" else None
     code, details = attribute(exc, "code"), attribute(exc, "details")
     status = status_in(exc, "code")
     if status is None:
@@ -49,14 +49,6 @@ def _answer(exc: BaseException, now: float) -> Verdict | None:
         )
         return verdict_from_event(details, now, otherwise=closed)
     return verdict_from_response(attribute(exc, "response"), now, body=details, status=status)
-
-
-def _event(exc: BaseException, now: float) -> Verdict:
-    return verdict_from_event(attribute(exc, "body"), now, otherwise=taxonomy.UPSTREAM_ERROR)
-
-
-def _generated(exc: BaseException, now: float) -> Verdict:
-    return verdict_from_sdk_error(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
 
 
 def _raw(exc: BaseException, now: float) -> Verdict | Code:
@@ -74,7 +66,7 @@ RULES: Final[RuleTable] = {
     "FunctionInvocationError": unless_caused(taxonomy.BUG_CODE),
     "UnknownFunctionCallArgumentError": unless_caused(taxonomy.BUG_CODE),
     "UnsupportedFunctionError": taxonomy.BUG_CODE,
-    "APIStatusError": _generated,
+    "APIStatusError": verdict_from_sdk_error,
     "APITimeoutError": unless_caused(taxonomy.NETWORK_TIMEOUT),
     "APIConnectionError": unless_caused(taxonomy.NETWORK_ERROR),
     "APIResponseValidationError": taxonomy.SCHEMA_INVALID,

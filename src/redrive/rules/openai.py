@@ -18,15 +18,9 @@ from redrive.rules.shared.inspection import (
 )
 
 
-def _answer(exc: BaseException, now: float) -> Verdict:
-    return verdict_from_sdk_error(exc, now, otherwise=taxonomy.UPSTREAM_ERROR)
-
-
 def _event(exc: BaseException, now: float) -> Verdict | None:
     """Read an error event in the middle of a stream, which is raised as APIError itself."""
-    if type(exc).__name__ != "APIError":
-        return None
-    return verdict_from_event(attribute(exc, "body"), now, otherwise=taxonomy.UPSTREAM_ERROR)
+    return verdict_from_event(attribute(exc, "body"), now) if type(exc).__name__ == "APIError" else None
 
 
 def _token_provider(exc: BaseException, now: float) -> Verdict | Code | None:
@@ -35,7 +29,7 @@ def _token_provider(exc: BaseException, now: float) -> Verdict | Code | None:
 
 
 RULES: Final[RuleTable] = {
-    "APIStatusError": _answer,
+    "APIStatusError": verdict_from_sdk_error,
     "APITimeoutError": unless_caused(taxonomy.NETWORK_TIMEOUT),
     "APIConnectionError": unless_caused(taxonomy.NETWORK_ERROR),
     "APIResponseValidationError": taxonomy.SCHEMA_INVALID,

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code, Retryable
-from redrive.core.verdict import RuleTable, Verdict
+from redrive.core.verdict import RuleFunction, RuleTable, Verdict
 from redrive.rules.shared.inspection import attribute, listed
 from redrive.rules.shared.replies import verdict_from_reply
 from redrive.rules.shared.wrapped import network_code_in_context
@@ -43,6 +43,15 @@ _CONTENT_REPLIES: Final = _REPLIES | {550: taxonomy.REJECTED_POLICY}
 _SECURITY_OR_POLICY: Final = re.compile(rb"\s*5\.7\.\d")
 
 
+def _reply_by(table: Mapping[int, Code]) -> RuleFunction:
+    def read(exc: BaseException, _now: float) -> Verdict | Code:
+        found = _read(attribute(exc, "smtp_code"), attribute(exc, "smtp_error"), table)
+        # smtplib uses -1 when the server's answer was not a reply.
+        return found or taxonomy.NETWORK_PROTOCOL
+
+    return read
+
+
 def _read(number: object, text: object, table: Mapping[int, Code]) -> Verdict | None:
     if not isinstance(number, int) or not 200 <= number < 600:
         return None
@@ -51,17 +60,6 @@ def _read(number: object, text: object, table: Mapping[int, Code]) -> Verdict | 
     if verdict.code is taxonomy.NOT_FOUND and isinstance(text, bytes) and _SECURITY_OR_POLICY.match(text):
         return Verdict(code=taxonomy.REJECTED_POLICY, provider_code=verdict.provider_code)
     return verdict
-
-
-def _reply(exc: BaseException, _now: float) -> Verdict | Code:
-    found = _read(attribute(exc, "smtp_code"), attribute(exc, "smtp_error"), _REPLIES)
-    # smtplib uses -1 when the server's answer was not a reply.
-    return found or taxonomy.NETWORK_PROTOCOL
-
-
-def _content(exc: BaseException, _now: float) -> Verdict | Code:
-    found = _read(attribute(exc, "smtp_code"), attribute(exc, "smtp_error"), _CONTENT_REPLIES)
-    return found or taxonomy.NETWORK_PROTOCOL
 
 
 def _disconnected(exc: BaseException, now: float) -> Code:
@@ -86,8 +84,8 @@ def _refusals(recipients: object) -> Iterator[Verdict]:
 RULES: Final[RuleTable] = {
     "SMTPServerDisconnected": _disconnected,
     "SMTPRecipientsRefused": _recipients,
-    "SMTPDataError": _content,
-    "SMTPResponseException": _reply,
+    "SMTPDataError": _reply_by(_CONTENT_REPLIES),
+    "SMTPResponseException": _reply_by(_REPLIES),
     "SMTPNotSupportedError": taxonomy.UPSTREAM_UNSUPPORTED,
     "SMTPException": taxonomy.CONFIG_INVALID,  # raised when the server supports none of our login methods
 }

@@ -12,7 +12,7 @@ import pytest
 from redrive import Breaker, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core.breaker_state import Phase
 from redrive.engine.health_probes import LOOK_SECONDS, HealthProbes
-from redrive.engine.pipeline.lanes import breakers_of, lanes_of
+from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes
 from redrive.errors import StoreUnavailableError
@@ -75,7 +75,8 @@ def probing(
     store: SqliteStore, clock: VirtualClock, pipeline: Pipeline, name: str = "w1"
 ) -> tuple[HealthProbes, Probes]:
     lanes = lanes_of(store, [pipeline])
-    probes = Probes(store, lanes, SharedBreakers(store, breakers_of(lanes)))
+    own = [each.breaker for each in pipeline.stages if each.breaker is not None]
+    probes = Probes(store, lanes, SharedBreakers(store, own))
     made = HealthProbes(
         probes, clock, name=lambda: name, ask_store=at_once, call=at_once, on_close=lambda: None
     )

@@ -160,7 +160,13 @@ class Call:
         plan = self.plan
         if isinstance(exc, Skip | Finish):
             self.abandoned()
-            raise self._misplaced(exc) from exc
+            # Only a stage can send these: a guarded call has no job to end.
+            raise ConfigurationError(
+                field="guard",
+                value=f"{type(exc).__name__} from {plan.name}",
+                rule="cannot end a job, because a guarded call has none",
+                fix="Raise it in the stage itself; here, return a value, or raise Cancel.",
+            ) from exc
         try:
             failure = plan.classifier.classify(
                 exc, idempotent=plan.idempotent, codes=plan.codes, stage=plan.stage
@@ -199,15 +205,6 @@ class Call:
         """Raise AttemptsSpentError for a `Retry` or `Snooze` that is no longer allowed; do nothing for another exception."""
         if isinstance(exc, Retry | Snooze):
             raise AttemptsSpentError(name=self.plan.name, sentence=f"{exc}, but no run is left") from exc
-
-    def _misplaced(self, signal: Signal) -> ConfigurationError:
-        """Return the error for a signal that only a stage can send: a guarded call has no job to end."""
-        return ConfigurationError(
-            field="guard",
-            value=f"{type(signal).__name__} from {self.plan.name}",
-            rule="cannot end a job, because a guarded call has none",
-            fix="Raise it in the stage itself; here, return a value, or raise Cancel.",
-        )
 
     def _wait_for(self, cell: BreakerCell, now: float, retry_at: float, reason: str) -> float:
         if self._held_at is None:

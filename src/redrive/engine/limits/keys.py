@@ -177,7 +177,7 @@ class JobKeys:
             lane.stage.input,
         )
         try:
-            found = [_text(function(view)) for function in _functions(lane.stage)]
+            found = [_text(function(view)) for function in _key_functions(lane.stage).values()]
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything.
             return BROKEN + type(error).__name__
         return json_list(found)
@@ -185,8 +185,7 @@ class JobKeys:
 
 def keyed_names(stage: Stage[..., object]) -> list[str]:
     """Return the names of what has keys in a stage: its breaker, then its limits."""
-    breaker = [] if stage.breaker is None or stage.breaker.key is None else [breaker_part(stage.breaker.name)]
-    return [*breaker, *(limit.name for limit in stage.limits if limit.key is not None)]
+    return list(_key_functions(stage))
 
 
 def breaker_part(name: str) -> str:
@@ -194,9 +193,11 @@ def breaker_part(name: str) -> str:
     return f"breaker {name}"
 
 
-def _functions(stage: Stage[..., object]) -> list[Callable[[Any], object]]:
-    breaker = [] if stage.breaker is None or stage.breaker.key is None else [stage.breaker.key]
-    return [*breaker, *(limit.key for limit in stage.limits if limit.key is not None)]
+def _key_functions(stage: Stage[..., object]) -> Mapping[str, Callable[[Any], object]]:
+    found = {limit.name: limit.key for limit in stage.limits if limit.key is not None}
+    if stage.breaker is None or stage.breaker.key is None:
+        return found
+    return {breaker_part(stage.breaker.name): stage.breaker.key, **found}
 
 
 def _text(key: object) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -177,10 +178,11 @@ class SharedLimits:
                 items = self._items if limit.cost is None else dict.fromkeys(lanes, 1)
                 room = -(-want.limit // min(items[lane] for lane in wanted))
                 starts = meter.startable(room, self._used(lanes, leased), now, due.is_any)
-                self._note_opening(wanted, meter)
+                for lane in wanted:
+                    self._opens[lane] = max(meter.opens_at, self._opens.get(lane, -math.inf))
                 if starts < room:
                     self._turn += 1
-                    served = due.lanes() if starts and len(wanted) > 1 else wanted
+                    served = (due.lanes or wanted) if starts and len(wanted) > 1 else wanted
                     limits |= dict.fromkeys(set(wanted) - set(served), 0)
                     divide(served, starts, limits, self._turn, items)
         if not self.keys.lanes:
@@ -331,7 +333,7 @@ class SharedLimits:
             if limit.name in parts:
                 key = (limit.name, parts[limit.name])
                 meter = self._meter(limit, key[1])
-                room = min(room, meter.startable(room, used[key], now, _always))
+                room = min(room, meter.startable(room, used[key], now, lambda: True))
                 opens_at = max(opens_at, meter.opens_at)
         return room, opens_at
 
@@ -378,10 +380,6 @@ class SharedLimits:
             meter = self._meters[limit.name, key] = Meter(self._store, limit, key, worker=self._worker)
         return meter
 
-    def _note_opening(self, lanes: Iterable[LaneId], meter: Meter) -> None:
-        for lane in lanes:
-            self._opens[lane] = max(meter.opens_at, self._opens.get(lane, -math.inf))
-
     def _keep_up(self, now: float) -> None:
         """Return what nobody spends, and forget keys that nobody uses."""
         for meter in self._meters.values():
@@ -399,24 +397,17 @@ class _Due:
 
     def __init__(self, store: Store, lanes: list[LaneId], done: Sequence[Settlement], now: float) -> None:
         self._store, self._lanes, self._done, self._now = store, lanes, done, now
-        self._found: list[LaneId] | None = None
 
+    @cached_property
     def lanes(self) -> list[LaneId]:
-        """Return the lanes with a job that is due, or comes from the stage before with this commit; all if there is none."""
-        return self._look() or self._lanes
+        """The lanes with a job that is due, or comes from the stage before with this commit."""
+        due = self._store.upcoming(self._lanes).due
+        coming = {one.lane for one in self._done}
+        return [lane for lane in self._lanes if lane in coming or due.get(lane, math.inf) <= self._now]
 
     def is_any(self) -> bool:
         """Return whether there is such a job."""
-        return bool(self._look())
-
-    def _look(self) -> list[LaneId]:
-        if self._found is None:
-            due = self._store.upcoming(self._lanes).due
-            coming = {one.lane for one in self._done}
-            self._found = [
-                lane for lane in self._lanes if lane in coming or due.get(lane, math.inf) <= self._now
-            ]
-        return self._found
+        return bool(self.lanes)
 
 
 def divide(
@@ -446,7 +437,3 @@ def _checked_cost(limit: Limit, given: object) -> float:
             fix="Estimate it from the input: len(text) / 4, for example.",
         )
     return cost
-
-
-def _always() -> bool:
-    return True

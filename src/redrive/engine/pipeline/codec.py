@@ -91,7 +91,8 @@ class Codec:
         """Return the value as JSON that its type can decode; raises SerializationError when it cannot."""
         encoded = self.encode(value)
         if self.kind is not None and not (
-            type(value) is self.kind and (type(value) in _EXACT or _is_model(value))
+            # A model has validated itself when it was made.
+            type(value) is self.kind and (type(value) in _EXACT or hasattr(value, "model_validate_json"))
         ):
             self.check(encoded)
         return encoded
@@ -143,11 +144,6 @@ def _as_builtin(value: object) -> object:
 
 
 _PACK: Final = msgspec.msgpack.Encoder(enc_hook=_as_builtin).encode
-
-
-def _is_model(value: object) -> bool:
-    """Return whether a value validated itself when it was made."""
-    return hasattr(value, "model_validate_json")
 
 
 def is_deep(encoded: bytes) -> bool:

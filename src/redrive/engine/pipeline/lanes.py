@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from redrive.core.breaker import Breaker
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import OpenedResources, resources_for
 from redrive.engine.pipeline.stage import Stage
@@ -87,8 +86,3 @@ def installation_of(store: Store) -> Installation:
     """Return what identifies this database among others."""
     rows = store.query(transfer_sql.installations())
     return Installation(tuple((row.id, row.first_job) for row in rows), rows[0].secret)
-
-
-def breakers_of(lanes: Mapping[LaneId, Lane]) -> list[Breaker]:
-    """Return the breakers of lanes; one that several lanes have is named as often."""
-    return [lane.stage.breaker for lane in lanes.values() if lane.stage.breaker is not None]

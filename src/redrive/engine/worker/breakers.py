@@ -47,7 +47,7 @@ class SharedBreakers:
     def __init__(
         self,
         store: Store,
-        breakers: Iterable[Breaker | None],
+        breakers: Iterable[Breaker],
         *,
         worker: Callable[[], str] = lambda: "unknown",
         on_change: Callable[[PhaseChange], None] = lambda _: None,
@@ -59,8 +59,6 @@ class SharedBreakers:
         """How many changes of phase this worker has made."""
         self._breakers: dict[str, Breaker] = {}
         for breaker in breakers:
-            if breaker is None:
-                continue
             known = self._breakers.setdefault(breaker.name, breaker)
             if known != breaker:
                 raise ConfigurationError(

@@ -22,7 +22,7 @@ from redrive.engine.classifier import DEFAULT, Classifier
 from redrive.engine.limits.limits import SharedLimits
 from redrive.engine.observers import CommitFacts
 from redrive.engine.outage import Outage
-from redrive.engine.pipeline.lanes import breakers_of, lanes_of
+from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import OpenedResources
 from redrive.engine.runtime import CURRENT
@@ -104,8 +104,9 @@ class Worker:
         self._runtime = CURRENT.get()
         self._observers = parts.observers
         self.lanes = lanes_of(store, pipelines, resources)
+        known = [lane.stage.breaker for lane in self.lanes.values() if lane.stage.breaker is not None]
         self.breakers = breakers = SharedBreakers(
-            store, breakers_of(self.lanes), worker=lambda: self._name, on_change=self._report_change
+            store, known, worker=lambda: self._name, on_change=self._report_change
         )
         self.probes = probes = Probes(store, self.lanes, breakers)
         self.limits = SharedLimits(

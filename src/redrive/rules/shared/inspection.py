@@ -13,6 +13,7 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
+from redrive.core import taxonomy
 from redrive.core.failure import Code, Retryable
 from redrive.core.http import classify_response, request_id_in
 from redrive.core.provider import read_body
@@ -152,7 +153,9 @@ def as_permanent(verdict: Verdict) -> Verdict:
     return replace(verdict, code=replace(verdict.code, retryable=Retryable.NO))
 
 
-def verdict_from_event(body: object, now: float, *, headers: object = None, otherwise: Code) -> Verdict:
+def verdict_from_event(
+    body: object, now: float, *, headers: object = None, otherwise: Code = taxonomy.UPSTREAM_ERROR
+) -> Verdict:
     """Classify an error inside a successful response, such as an error event of a stream; its status means nothing."""
     folded = fold_headers(headers)
     provider = read_body(body)
@@ -165,7 +168,7 @@ def verdict_from_event(body: object, now: float, *, headers: object = None, othe
     )
 
 
-def verdict_from_sdk_error(exc: BaseException, now: float, *, otherwise: Code) -> Verdict:
+def verdict_from_sdk_error(exc: BaseException, now: float) -> Verdict | None:
     """Classify an exception of an SDK that has `status_code`, `response` and the decoded `body`.
 
     Some SDKs raise an error event inside a stream with the stream's own status 200, which must not count as the status.
@@ -173,5 +176,5 @@ def verdict_from_sdk_error(exc: BaseException, now: float, *, otherwise: Code) -
     response, body = attribute(exc, "response"), attribute(exc, "body")
     status = status_in(response, "status_code") or status_in(exc, "status_code")
     if status is None or status < 400:
-        return verdict_from_event(body, now, headers=attribute(response, "headers"), otherwise=otherwise)
-    return verdict_from_response(response, now, body=body, status=status) or Verdict(code=otherwise)
+        return verdict_from_event(body, now, headers=attribute(response, "headers"))
+    return verdict_from_response(response, now, body=body, status=status)
