@@ -160,11 +160,9 @@ def decide_status(
 
 @dataclass(frozen=True, slots=True)
 class BudgetExceeded:
-    """Too much of a run failed: the rate, the counts, and a sentence with both."""
+    """Too much of a run failed: the rate, and a sentence with the rate and the counts."""
 
     rate: float
-    dead: int
-    finished: int
     sentence: str
 
 
@@ -206,4 +204,4 @@ class FailureBudget:
         if rate <= self.max_rate:
             return None
         sentence = f"{tally.dead} of {tally.rated} finished jobs failed ({rate:.1%}), the budget is {self.max_rate:.1%}"
-        return BudgetExceeded(rate, tally.dead, tally.rated, sentence)
+        return BudgetExceeded(rate, sentence)

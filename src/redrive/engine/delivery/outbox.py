@@ -251,19 +251,18 @@ class Delivery:
             report = await self._ask(functools.partial(Runs(self._store).report, notice.run))
             return "hook on_run_end", functools.partial(hear_run, report)
         if notice.change is not None:
-            read_change = functools.partial(breaker_change, self._store, notice, now=now)
-            change = await self._ask(read_change)
+            change = await self._ask(functools.partial(breaker_change, self._store, notice, now=now))
             hear = lane.pipeline.on_breaker if sink is None else getattr(sink, "deliver_breaker", None)
             what = "hook on_breaker" if sink is None else f"sink {recipient.name}"
             return what, None if change is None or hear is None else functools.partial(hear, change)
         if sink is None:
-            read_event = functools.partial(event_of, self._store, lane, notice)
-            event = await self._ask(read_event)
+            event = await self._ask(functools.partial(event_of, self._store, lane, notice))
             hook = None if event is None else lane.pipeline.hooks.get(event.kind)
             what = f"hook on_{notice.outcome}"
             return what, None if hook is None or event is None else functools.partial(hook, event)
-        read = functools.partial(sunk_letter, self._store, lane, notice, now=now, sink=sink)
-        letter = await self._ask(read)
+        letter = await self._ask(
+            functools.partial(sunk_letter, self._store, lane, notice, now=now, sink=sink)
+        )
         what = f"sink {recipient.name} with the dead letter"
         return what, None if letter is None else functools.partial(sink.deliver, letter)
 

@@ -215,14 +215,7 @@ class Call:
             sentence = (
                 f"breaker {cell.breaker.name!r} holds it: {reason}; waiting {wait:.3g} s, no attempt burned"
             )
-            self._history.emit(
-                "hold",
-                attempt=self.attempt,
-                failure=None,
-                delay=wait,
-                reason=Reason.BREAKER,
-                why=sentence,
-            )
+            self._history.emit("hold", sentence, attempt=self.attempt, delay=wait)
         return min(wait, OPEN_SLICE if cell.state.phase is Phase.OPEN else HALF_OPEN_SLICE)
 
     def _hold_ends_at(self, held_at: float) -> float:
@@ -265,19 +258,19 @@ class Call:
             # The caller gets the exception; a reference here would create a cycle with its frames.
             self._last = None
             self._history.attach(exc, self.attempt, now, decision)
-            self._emit("dead", failure, None, decision)
+            self._history.emit("dead", decision, attempt=self.attempt, failure=failure)
             return Step.END
         self._last = exc
         if isinstance(decision, Hold):
             return self._hold(decision, failure, now)
         self._codes[failure.code] = self._codes.get(failure.code, 0) + 1
-        self._emit("retry", failure, decision.delay, decision)
+        self._history.emit("retry", decision, attempt=self.attempt, failure=failure, delay=decision.delay)
         self.attempt += 1
         return decision.delay
 
     def _hold(self, decision: Hold, failure: Failure, now: float) -> float:
         delay = None if decision.until is None else max(0.0, decision.until - now)
-        self._emit("hold", failure, delay, decision)
+        self._history.emit("hold", decision, attempt=self.attempt, failure=failure, delay=delay)
         if failure.signal is SignalKind.SNOOZE:
             self._snoozes += 1
             return delay or 0.0
@@ -288,16 +281,6 @@ class Call:
         delay = self.plan.policy.retry_after_delay(failure) or 0.0
         return max(0.0, min(delay, self._hold_ends_at(self._held_at) - now))
 
-    def _emit(self, kind: Kind, failure: Failure, delay: float | None, decision: Decision) -> None:
-        self._history.emit(
-            kind,
-            attempt=self.attempt,
-            failure=failure,
-            delay=delay,
-            reason=decision.reason,
-            why=decision,
-        )
-
     def _refused(self, cell: BreakerCell, retry_at: float | None, reason: str) -> BreakerOpenError:
         instant = (
             None if retry_at is None else self._runtime.as_instant(max(retry_at, self.clock.monotonic()))
@@ -305,7 +288,5 @@ class Call:
         error = BreakerOpenError(breaker=cell.breaker.name, retry_at=instant, reason=reason)
         error.__cause__, self._last = self._last, None
         self._history.attach_history(error)
-        self._history.emit(
-            "dead", attempt=self.attempt, failure=None, delay=None, reason=Reason.BREAKER, why=str(error)
-        )
+        self._history.emit("dead", str(error), attempt=self.attempt)
         return error

@@ -60,14 +60,13 @@ class CallHistory:
     def emit(
         self,
         kind: Kind,
+        why: Decision | str,
         *,
         attempt: int,
-        failure: Failure | None,
-        delay: float | None,
-        reason: Reason,
-        why: Decision | str,
+        failure: Failure | None = None,
+        delay: float | None = None,
     ) -> None:
-        """Write to the log and call the hook of this kind."""
+        """Write to the log and call the hook of this kind; a breaker that refuses gives a sentence instead of a decision."""
         hook = self._hooks.get(kind)
         if hook is None and not logger.isEnabledFor(logging.INFO):
             return
@@ -82,7 +81,7 @@ class CallHistory:
             attempt=attempt,
             failure=failure,
             delay=delay,
-            reason=reason,
+            reason=Reason.BREAKER if isinstance(why, str) else why.reason,
             sentence=sentence,
         )
         try:

@@ -59,7 +59,8 @@ class JobKeys:
         self._store = store
         self._all = lanes
         self._recorded_at = -math.inf
-        self._lanes = {id_: lane for id_, lane in lanes.items() if keyed_names(lane.stage)}
+        self.lanes = {id_: lane for id_, lane in lanes.items() if keyed_names(lane.stage)}
+        """The lanes whose jobs have keys."""
         self._cursors: dict[LaneId, str] = {}
         self._pages: dict[LaneId, list[str]] = {}
         """The keys that were considered last."""
@@ -74,19 +75,14 @@ class JobKeys:
             self._recorded_at = now
             _record(self._store, self._all)
 
-    @property
-    def lanes(self) -> Mapping[LaneId, Lane]:
-        """The lanes whose jobs have keys."""
-        return self._lanes
-
     def mark(self, lane: LaneId) -> None:
         """Find the keys of jobs that have none yet."""
         rows = self._store.query(worker_sql.jobs_without_key(lane=lane, limit=MARK_MAX))
         if len(rows) == MARK_MAX:
             rows += self._store.query(worker_sql.last_jobs_without_key(lane=lane, limit=MARK_MAX))
         if rows:
-            found = {row.id: self._keys_in(self._lanes[lane], row) for row in rows}
-            keyed_by = json_list(keyed_names(self._lanes[lane].stage))
+            found = {row.id: self._keys_in(self.lanes[lane], row) for row in rows}
+            keyed_by = json_list(keyed_names(self.lanes[lane].stage))
             self._store.apply(worker_sql.put_keys(keys=list(found.items()), lane=lane, keyed_by=keyed_by))
 
     def upcoming(self, lane: LaneId, now: float) -> list[str]:
@@ -128,7 +124,7 @@ class JobKeys:
 
     def remember(self, jobs: Iterable[ClaimedJob]) -> None:
         """Remember the keys of claimed jobs."""
-        claimed = {job.id: job.lane for job in jobs if job.lane in self._lanes}
+        claimed = {job.id: job.lane for job in jobs if job.lane in self.lanes}
         if claimed:
             for job, key in self._store.query(worker_sql.keys_of_jobs(ids=list(claimed))):
                 self._of_job[JobId(job)] = (claimed[JobId(job)], key)
@@ -143,7 +139,7 @@ class JobKeys:
         if keys.startswith(BROKEN):
             return {}
         return dict(
-            zip(keyed_names(self._lanes[lane].stage), msgspec.json.decode(keys, type=list[str]), strict=False)
+            zip(keyed_names(self.lanes[lane].stage), msgspec.json.decode(keys, type=list[str]), strict=False)
         )
 
     def key_of(self, job: JobId, name: str) -> str | None:
@@ -157,7 +153,7 @@ class JobKeys:
         if found is None or not found[1].startswith(BROKEN):
             return None
         return ConfigurationError(
-            field=f"stage({self._lanes[found[0]].stage.name}).key",
+            field=f"stage({self.lanes[found[0]].stage.name}).key",
             value=found[1].removeprefix(BROKEN),
             rule="must be a function that returns a string, a whole number or None for every job, and it failed for this one",
             fix="Correct the function, then replay the job.",

@@ -347,10 +347,8 @@ def _initialise(path: list[str], logs: LogSetup, observers: Sequence[str] = ()) 
 def run_stage(encoded: bytes) -> bytes:
     """Run a stage, and return what it returned or raised."""
     call = _DECODE_CALL(encoded)
-    stage, context = (
-        cast("Stage[..., object]", getattr(import_module(call.module), call.function)),
-        call.context,
-    )
+    stage = cast("Stage[..., object]", getattr(import_module(call.module), call.function))
+    context = call.context
     token = CURRENT_JOB.set(context)
     ends = installed().resume_trace(call.trace)
     try:
@@ -358,25 +356,20 @@ def run_stage(encoded: bytes) -> bytes:
             context.transaction = _begin(call.database, stage)
         value = stage.input.check(call.input)
         result = asyncio.run(_run(stage, value, call))
-        is_finish = isinstance(result, Finish)
-        output = _RESULT.encode(result.result) if isinstance(result, Finish) else stage.output.seal(result)
-        report = StageReport(
-            output=output,
-            is_finish=is_finish,
-            notes=context.notes,
-            usage=context.usage,
-            children=context.children,
-        )
+        if isinstance(result, Finish):
+            report = StageReport(output=_RESULT.encode(result.result), is_finish=True)
+        else:
+            report = StageReport(output=stage.output.seal(result))
     except BaseException as raised:  # noqa: BLE001 - whatever a stage raises is a failure of its attempt.
-        # The worker needs the children of a skip, and ignores those of a failure.
-        report = msgspec.structs.replace(
-            _report_of(raised, stage), notes=context.notes, usage=context.usage, children=context.children
-        )
+        report = _report_of(raised, stage)
     finally:
         for end in ends:
             end()
         CURRENT_JOB.reset(token)
-    return encode_report(report)
+    # The worker needs the children of a skip, and ignores those of a failure.
+    return encode_report(
+        msgspec.structs.replace(report, notes=context.notes, usage=context.usage, children=context.children)
+    )
 
 
 def _report_of(raised: BaseException, stage: Stage[..., object]) -> StageReport:

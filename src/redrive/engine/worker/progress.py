@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from redrive.engine.clock import Clock
@@ -29,20 +30,18 @@ STOP_SECONDS: Final = 1.0
 """How long to wait for a last round when a worker ends; one that takes longer is left behind."""
 
 
+@dataclass(slots=True, eq=False)
 class _Report:
     """What one run has reported last."""
 
-    __slots__ = ("is_written", "literals", "raw", "text", "turn")
-
-    def __init__(self) -> None:
-        self.literals: dict[str, str] | None = None
-        """The values of its job; read once, because they do not change."""
-        self.raw: str | None = None
-        self.text = ""
-        """The raw text, redacted."""
-        self.is_written = True
-        self.turn = 0
-        """The round in which it was redacted last."""
+    literals: dict[str, str] | None = None
+    """The values of its job; read once, because they do not change."""
+    raw: str | None = None
+    text: str = ""
+    """The raw text, redacted."""
+    is_written: bool = True
+    turn: int = 0
+    """The round in which it was redacted last."""
 
 
 class Progress:

@@ -188,11 +188,8 @@ def _log(store: Store, options: Options) -> WorkerLog | None:
 def _parts(stack: AsyncExitStack, store: Store, options: Options, log: WorkerLog | None) -> WorkerParts:
     """Make the threads and processes of a worker; they are closed with the stack."""
     observers = installed().with_one_more(log)
-    threads, asking, processes = (
-        StageThreads(options.concurrency),
-        StoreThread(),
-        Processes(options.concurrency, observers),
-    )
+    threads, asking = StageThreads(options.concurrency), StoreThread()
+    processes = Processes(options.concurrency, observers)
     for close in (processes.close, asking.close, threads.close):
         stack.callback(close)
     signal_ = store.change_signal()
@@ -230,10 +227,9 @@ def _drivers(
     def name() -> str:
         return worker.name
 
-    replays = ReplayDriver(store, pipelines, clock, name=name, ask_store=ask_store, on_news=worker.wake)
     return (
         Ticker(store, clock, ask_store=ask_store),
-        replays,
+        ReplayDriver(store, pipelines, clock, name=name, ask_store=ask_store, on_news=worker.wake),
         RetentionDriver(store, clock, name=name, ask_store=ask_store),
     )
 

@@ -66,7 +66,8 @@ class Worker:
 
     heartbeat: Heartbeat | None = None
     """The thread that renews its lease, if there is one."""
-    _known_as: str | None = None
+    known_as: str | None = None
+    """The name under which it is registered in the store; None while it is not. May be read from any thread."""
     _stops = 0
     _is_dead = False
     _error: StoreError | None = None
@@ -95,7 +96,8 @@ class Worker:
         leased_max: Callable[[], int | None] | None = None,
     ) -> None:
         self._store = store
-        self._names, self._name = names, next(names)
+        self._names, self.name = names, next(names)
+        """The name under which this worker leases jobs now."""
         self._lease = lease
         self._ask_store = parts.ask_store
         self._about = about or WorkerFacts(pipelines=tuple(each.name for each in pipelines))
@@ -106,11 +108,11 @@ class Worker:
         self.lanes = lanes_of(store, pipelines, resources)
         known = [lane.stage.breaker for lane in self.lanes.values() if lane.stage.breaker is not None]
         self.breakers = breakers = SharedBreakers(
-            store, known, worker=lambda: self._name, on_change=self._report_change
+            store, known, worker=lambda: self.name, on_change=self._report_change
         )
         self.probes = probes = Probes(store, self.lanes, breakers)
         self.limits = SharedLimits(
-            store, self.lanes, breakers, worker=lambda: self._name, is_probe=probes.is_probe
+            store, self.lanes, breakers, worker=lambda: self.name, is_probe=probes.is_probe
         )
         runner = self._runner(probes, classifier)
         self._wake = asyncio.Event()
@@ -152,7 +154,7 @@ class Worker:
             parts,
             concurrency=concurrency,
             transactional=TransactionalRuns(
-                self._store, runner, parts.threads, parts.processes, worker=lambda: self._name
+                self._store, runner, parts.threads, parts.processes, worker=lambda: self.name
             ),
             on_settlement=self._add_settlement,
             on_committed=self._committed,
@@ -209,16 +211,6 @@ class Worker:
                 returning.cancel()
             await self._sign_off(await self.slots.release())
 
-    @property
-    def name(self) -> str:
-        """The name under which this worker leases jobs now."""
-        return self._name
-
-    @property
-    def known_as(self) -> str | None:
-        """The name under which it is registered in the store; None while it is not. May be read from any thread."""
-        return self._known_as
-
     async def held_for(self) -> float:
         """Return for how many seconds all that is left to do has been held; see `IdleWait.held_for`."""
         return await self._idle_wait.held_for(is_idle=self._is_idle)
@@ -255,22 +247,22 @@ class Worker:
 
     def _note_dead(self, name: str) -> None:
         # An answer for an earlier name may arrive after the restart.
-        if name == self._name:
+        if name == self.name:
             self._is_dead = True
             self._wake.set()
 
     async def _restart_under_new_name(self) -> None:
         """Drop everything that belongs to the old name, and register under a new one."""
         logger.warning(
-            "worker %s was declared dead: its runs are dropped, and it continues under a new name", self._name
+            "worker %s was declared dead: its runs are dropped, and it continues under a new name", self.name
         )
-        self._known_as = None
+        self.known_as = None
         dropped = len(self.slots.jobs())
         self._observers.report(lambda each: each.declared_dead(dropped))
         await self.slots.release()
         self._journal.clear()
         self._is_dead = False
-        self._name = next(self._names)
+        self.name = next(self._names)
         await self._register()
 
     async def _register(self) -> None:
@@ -278,9 +270,9 @@ class Worker:
             # The time is read for each try: after an outage a lease that began before it would have expired already.
             heartbeat = self.heartbeat
             now, lease = (self._now(), self._lease) if heartbeat is None else heartbeat.leases.new_lease()
-            self._store.start_worker(self._name, now, lease, self._about)
+            self._store.start_worker(self.name, now, lease, self._about)
             # Only now: a heartbeat under a name that the store does not know would be answered as dead.
-            self._known_as = self._name
+            self.known_as = self.name
             if heartbeat is not None:
                 # The call may have taken long, or the clock have come back meanwhile.
                 heartbeat.wake()
@@ -299,13 +291,13 @@ class Worker:
                 batch, token = self._journal.take()
                 commit = functools.partial(self._settle, batch, now=now, token=token)
                 self._report_commit(batch, await self._ask(commit))
-            self._known_as = None
+            self.known_as = None
             if self.limits.is_needed:
                 self.limits.unstarted(self._unstarted)
                 await self._ask(functools.partial(self.limits.release, now))
-            await self._ask(functools.partial(self._store.stop_worker, self._name))
+            await self._ask(functools.partial(self._store.stop_worker, self.name))
         except StoreUnavailableError as error:
-            logger.warning("worker %s: leases not released; they will expire: %s", self._name, error)
+            logger.warning("worker %s: leases not released; they will expire: %s", self.name, error)
 
     async def _exchange(self) -> bool:
         """Commit what has been settled, claim and start what comes next; return whether there was anything."""
@@ -330,7 +322,7 @@ class Worker:
         self._prefetch.committed()
         self._report_commit(batch, answer)
         if not answer.is_known:
-            self._note_dead(self._name)
+            self._note_dead(self.name)
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
         self._journal.add_refused(answer, batch)
@@ -399,7 +391,7 @@ class Worker:
 
     def _claim(self, batch: list[Settlement], want: ClaimRequest, *, now: float, token: int) -> Exchange:
         """Settle and claim; what was claimed and costs more than its limits allow now is released again."""
-        answer = self._journal.commit(self._name, batch, want, now=now, token=token)
+        answer = self._journal.commit(self.name, batch, want, now=now, token=token)
         costly = self.limits.claimed(answer.claimed, token=token, now=now) if self.limits.is_needed else ()
         if not costly:
             return answer
@@ -412,7 +404,7 @@ class Worker:
     def _settle(self, batch: list[Settlement], *, now: float, token: int) -> Exchange:
         """Settle, and claim nothing more."""
         began_at = self._runtime.clock.monotonic()
-        answer = self._store.exchange(self._name, batch, ClaimRequest((), 0), now=now, token=token)
+        answer = self._store.exchange(self.name, batch, ClaimRequest((), 0), now=now, token=token)
         self._commit_seconds = self._runtime.clock.monotonic() - began_at
         return answer
 
@@ -454,9 +446,7 @@ class Worker:
                 first, asked = asked, None
                 answer = await self._ask(question) if first is None else cast("T", await first)
             except StoreUnavailableError as error:
-                self._outage.failed(
-                    "worker %s: the store did not answer, asking again: %s", self._name, error
-                )
+                self._outage.failed("worker %s: the store did not answer, asking again: %s", self.name, error)
                 now = self._runtime.clock.monotonic()
                 failed_at = now if failed_at is None else failed_at
                 if self._stops and now - max(failed_at, self._stopped_at) >= GRACE_SECONDS:

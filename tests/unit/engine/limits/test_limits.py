@@ -113,7 +113,7 @@ def test_two_workers_exceed_a_limit_by_no_more_than_a_block_each_and_both_get_th
             worker_on(store, counting(number), parts=inline_parts(), concurrency=8) for number in range(2)
         ]
         for number, worker in enumerate(workers):
-            worker._name = f"worker-{number}"
+            worker.name = f"worker-{number}"
         await asyncio.gather(*(worker.run(until_idle=True) for worker in workers))
 
     bounded(scene())
@@ -329,7 +329,7 @@ class TestConcurrency:
         async def scene() -> None:
             workers = [worker_on(store, pipeline, concurrency=16) for _ in range(3)]
             for number, worker in enumerate(workers):
-                worker._name = f"worker-{number}"
+                worker.name = f"worker-{number}"
             await asyncio.gather(*(worker.run(until_idle=True) for worker in workers))
 
         bounded(scene())

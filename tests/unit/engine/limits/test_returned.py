@@ -48,7 +48,7 @@ class Gate:
 
 def named(store: SqliteStore, name: str, *pipelines: Pipeline, concurrency: int = 2) -> Worker:
     worker = worker_on(store, *pipelines, concurrency=concurrency, parts=watching_parts())
-    worker._name = name
+    worker.name = name
     return worker
 
 

@@ -56,7 +56,7 @@ def test_jobs_that_wait_where_all_places_block_are_run_by_a_worker_that_has_room
         blocked = worker_on(store, crossing.pipeline, concurrency=PLACES)
         blocked._prefetch.count = 3
         other = worker_on(store, crossing.pipeline, concurrency=PLACES)
-        other._name = "other"
+        other.name = "other"
         async with working(blocked):
             await until(lambda: blocked.slots.running == PLACES)
             assert jobs(store) == [("processing",)] * 5

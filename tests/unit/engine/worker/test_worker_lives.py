@@ -409,7 +409,7 @@ def test_a_worker_waits_for_what_another_one_holds(
         first = asyncio.ensure_future(worker_on(store, pipeline).run(until_idle=True))
         await going.wait()
         second = worker_on(store, pipeline)
-        second._name = "other"
+        second.name = "other"
         waiting = asyncio.ensure_future(second.run(until_idle=True))
         await turns(200)
         assert not waiting.done()
