@@ -85,6 +85,15 @@ def name(field: str, value: object, *, fix: str) -> None:
         raise ConfigurationError(field=field, value=value, rule=rule, fix=fix)
 
 
+def distinct(field: str, names: Iterable[str], *, fix: str) -> None:
+    """Refuse a name that is given twice."""
+    seen: set[str] = set()
+    for each in names:
+        if each in seen:
+            raise ConfigurationError(field=field, value=each, rule="must have names of their own", fix=fix)
+        seen.add(each)
+
+
 def is_http_status(value: object) -> bool:
     """Return whether a value is the number of an HTTP status."""
     return isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599

@@ -105,7 +105,7 @@ class RunThresholds:
             return cls()
         if isinstance(given, RunThresholds):
             return given
-        rates = cast("Mapping[object, object]", given) if isinstance(given, Mapping) else None
+        rates = _by_name(given)
         if rates is None or not rates.keys() <= {"completed", "partial_success"}:
             raise ConfigurationError(
                 field=field,
@@ -156,6 +156,10 @@ def decide_status(
     else:
         found = rule.status_of(tally)
     return before if found is RunStatus.RUNNING else found
+
+
+def _by_name(given: object) -> Mapping[object, object] | None:
+    return cast("Mapping[object, object]", given) if isinstance(given, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,11 @@ class Clock(Protocol):
         """Return seconds since an arbitrary start; never goes back."""
         ...
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, /) -> None:
         """Block this thread."""
         ...
 
-    async def asleep(self, seconds: float) -> None:
+    async def asleep(self, seconds: float, /) -> None:
         """Suspend this task."""
         ...
 
@@ -51,13 +51,8 @@ class SystemClock:
     wall = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
-    def sleep(self, seconds: float) -> None:
-        """Block this thread for this long."""
-        time.sleep(seconds)
-
-    async def asleep(self, seconds: float) -> None:
-        """Suspend this task for this long."""
-        await asyncio.sleep(seconds)
+    sleep = staticmethod(time.sleep)
+    asleep = staticmethod(asyncio.sleep)
 
 
 SYSTEM_CLOCK = SystemClock()

@@ -73,7 +73,6 @@ class DaemonThreads:
 def _outcome(
     context: contextvars.Context, question: Callable[[], object]
 ) -> tuple[object, BaseException | None]:
-    """Return the result of a function, or its exception."""
     try:
         return context.run(question), None
     except StopIteration as error:

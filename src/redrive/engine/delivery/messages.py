@@ -157,7 +157,6 @@ def _attempt_fields(lane: Lane, notice: Notice) -> dict[str, object]:
 
 
 def _letter_fields(row: outbox_sql.LetterForSink) -> dict[str, object]:
-    """Return the fields from a letter's row."""
     return {
         **row._asdict(),
         "letter_id": row.id,
@@ -178,7 +177,6 @@ def _text(value: object) -> str:
 
 
 def _input_of(store: Store, job: int, lane: int, round_: object, wanted: str) -> object | None:
-    """Return the input of the stage that failed."""
     if wanted == EXCLUDE or not isinstance(round_, int):
         return None
     value = _value_of(store.query(outbox_sql.input_for_sink(job=job, lane=lane, round=round_)))

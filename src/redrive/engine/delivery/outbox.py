@@ -300,11 +300,9 @@ def _receipt_of(recipient: Recipient, notice: Notice, delivered: Delivered, now:
     if recipient.sink is None or notice.letter is None or not isinstance(delivered.answer, str):
         return []
     receipt = redact(delivered.answer)[:RECEIPT_MAX]
-    return (
-        [outbox_sql.put_receipt(letter=notice.letter, sink=recipient.name, receipt=receipt, now=now)]
-        if receipt
-        else []
-    )
+    if not receipt:
+        return []
+    return [outbox_sql.put_receipt(letter=notice.letter, sink=recipient.name, receipt=receipt, now=now)]
 
 
 def _about(notice: Notice) -> str:

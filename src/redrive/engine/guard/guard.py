@@ -213,8 +213,6 @@ def guard(fn: Callable[P, R] | None = None, /, **options: Unpack[GuardOptions]) 
 
 
 def _with_fallback(guarded: Callable[P, R], answer: Fallback) -> Callable[P, R]:
-    """Return the guarded function with a fallback."""
-
     def answered(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return guarded(*args, **kwargs)
@@ -225,8 +223,6 @@ def _with_fallback(guarded: Callable[P, R], answer: Fallback) -> Callable[P, R]:
 
 
 def _with_fallback_async(guarded: Callable[P, R], answer: Fallback) -> Callable[P, R]:
-    """Return the guarded async function with a fallback."""
-
     async def answered(*args: P.args, **kwargs: P.kwargs) -> object:
         try:
             return await cast("Awaitable[object]", guarded(*args, **kwargs))

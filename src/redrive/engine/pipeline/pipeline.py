@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Final, TypeAlias, TypeVar, cast
 
-from redrive.core.arguments import function, instance, whole
+from redrive.core.arguments import distinct, function, instance, whole
 from redrive.core.breaker import Breaker
 from redrive.core.codeset import CodeSet
 from redrive.core.limit import Limit
@@ -189,11 +189,8 @@ def check_pipelines(field: str, value: object) -> tuple[Pipeline, ...]:
             field=field, value=given, rule="must be a list of pipelines", fix="Put it in brackets: [orders]."
         )
     pipelines = tuple(check_pipeline(field, each) for each in cast("Iterable[object]", value))
-    _check_distinct(
-        field,
-        (each.name for each in pipelines),
-        fix="Jobs are known by the name of their pipeline: name each one once.",
-    )
+    fix = "Jobs are known by the name of their pipeline: name each one once."
+    distinct(field, (each.name for each in pipelines), fix=fix)
     _check_shared([(pipeline.name, stage) for pipeline in pipelines for stage in pipeline.stages])
     return pipelines
 
@@ -204,14 +201,6 @@ def _listed(name: object, option: str, given: object) -> tuple[object, ...]:
             field=f"Pipeline({name}).{option}", value=given, rule="must be a list", fix="Put it in brackets."
         )
     return tuple(cast("Iterable[object]", given))
-
-
-def _check_distinct(field: str, names: Iterable[str], *, fix: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ConfigurationError(field=field, value=name, rule="must have names of their own", fix=fix)
-        seen.add(name)
 
 
 def _check_stages(name: str, stages: tuple[Stage[..., object], ...]) -> None:
@@ -225,7 +214,7 @@ def _check_stages(name: str, stages: tuple[Stage[..., object], ...]) -> None:
             raise ConfigurationError(
                 field=field, value=one, rule="must hold stages", fix="Put @stage on the function."
             )
-    _check_distinct(field, (one.name for one in stages), fix="Give one of them another: @stage(name=...).")
+    distinct(field, (one.name for one in stages), fix="Give one of them another: @stage(name=...).")
     _check_shared([(name, one) for one in stages])
 
 

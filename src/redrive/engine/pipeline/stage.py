@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, Literal, ParamSpec, TypeVar, cast, get_type_hints, overload
 
-from redrive.core.arguments import flag, instance, name, one_of, seconds, whole
+from redrive.core.arguments import distinct, flag, instance, name, one_of, seconds, whole
 from redrive.core.batch import Batch
 from redrive.core.breaker import Breaker
 from redrive.core.limit import Limit
@@ -261,14 +261,7 @@ def _limits_of(where: str, given: object) -> tuple[Limit, ...]:
     for one in listed:
         instance(f"{where}.limits", one, Limit, fix='limits=[Limit("openai", rate="500/min")].')
     limits = cast("tuple[Limit, ...]", listed)
-    names = [one.name for one in limits]
-    if len(set(names)) < len(names):
-        raise ConfigurationError(
-            field=f"{where}.limits",
-            value=", ".join(names),
-            rule="must have names of their own",
-            fix="Give one of them another name.",
-        )
+    distinct(f"{where}.limits", (one.name for one in limits), fix="Give one of them another name.")
     return limits
 
 

@@ -48,7 +48,7 @@ def check_port(field: str, port: object, *, further: int = 0) -> int:
 
 def check_address(field: str, address: object) -> tuple[str, int]:
     """Return an address to listen on; refuse anything else."""
-    pair = cast("Sequence[object]", address) if isinstance(address, tuple | list) else ()
+    pair = _parts(address)
     if len(pair) != 2 or not isinstance(pair[0], str) or not pair[0].strip():
         raise ConfigurationError(
             field=field,
@@ -73,6 +73,10 @@ def _health_answer(health: Health) -> bytes:
 def _answer(kind: str, body: bytes, status: str = "200 OK") -> bytes:
     head = f"HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
+
+
+def _parts(address: object) -> Sequence[object]:
+    return cast("Sequence[object]", address) if isinstance(address, tuple | list) else ()
 
 
 @asynccontextmanager
