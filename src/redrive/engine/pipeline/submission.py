@@ -207,13 +207,11 @@ def encoded_payload(pipeline: PipelineRef, payload: object) -> bytes:
     return encoded
 
 
-def check_size(where: str, encoded: bytes, limit: int | None = None) -> None:
+def check_size(where: str, encoded: bytes) -> None:
     """Refuse a value that is too large to be stored."""
-    limit = PAYLOAD_MAX if limit is None else limit
-    if len(encoded) > limit:
-        raise SerializationError(
-            where=where, kind=f"{len(encoded)} bytes", problem=f"the limit is {limit} bytes"
-        )
+    if len(encoded) > PAYLOAD_MAX:
+        problem = f"the limit is {PAYLOAD_MAX} bytes"
+        raise SerializationError(where=where, kind=f"{len(encoded)} bytes", problem=problem)
 
 
 def instant(field: str, at: datetime | None, now: float) -> float:

@@ -21,9 +21,8 @@ from redrive.core.budget import RunStatus, decide_status
 from redrive.engine.clock import Clock, wait_for
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.submission import PAYLOAD_MAX
 from redrive.engine.runs.budget import BudgetTracker
-from redrive.engine.runs.items import JobBuilder, first_difference
+from redrive.engine.runs.items import first_difference, jobs_of
 from redrive.engine.runs.runs import (
     KEEP_SECONDS,
     OnProgress,
@@ -140,8 +139,8 @@ class Driver:
         self._clock = clock
         self._window = max(WINDOW_MIN, WINDOW_PER_PLACE * concurrency)
         self._on_progress = on_progress
-        lane = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
-        self._items = JobBuilder(pipeline, lane, run)
+        self._pipeline = pipeline
+        self._lane = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])[0]
         self._submitted = 0
         self._finished = 0
         self._last: RunReport | None = None
@@ -305,9 +304,8 @@ class Driver:
             await self._resume()
             return
         async for items in _batches(source, self._clock):
-            jobs, bad = self._items.jobs(
-                items, first=self._submitted, now=self._clock.wall(), limit=PAYLOAD_MAX
-            )
+            first, now = self._submitted, self._clock.wall()
+            jobs, bad = jobs_of(items, self._pipeline, self._lane, self._run, first=first, now=now)
             old = max(0, min(known - self._submitted, len(jobs)))
             if old:
                 await self._compare(jobs[:old])
@@ -331,8 +329,7 @@ class Driver:
     async def _resume(self) -> None:
         """Continue a run that is resumed; only after its source was compared, so that a refusal changes nothing."""
         if self._is_reopened:
-            pipeline = self._items.pipeline.name
-            await self._ask(lambda: self._book.reopen(self._run, pipeline, self._options))
+            await self._ask(lambda: self._book.reopen(self._run, self._pipeline.name, self._options))
             self._is_reopened = False
 
     async def _wait_for_room(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from redrive import Context, FailureBudget, Pipeline, Redrive, RunReport, stage
 from redrive.core.budget import RunThresholds
+from redrive.engine.pipeline import submission
 from redrive.engine.runs import driver
 from redrive.engine.runs.runs import RunOptions, Runs
 from redrive.errors import (
@@ -122,7 +123,7 @@ def test_an_item_that_is_no_json_stops_the_run_by_name_and_it_can_be_resumed_wit
 def test_an_item_that_is_too_large_is_refused_by_its_place(
     filed: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "PAYLOAD_MAX", 3)
+    monkeypatch.setattr(submission, "PAYLOAD_MAX", 3)
 
     with pytest.raises(SerializationError, match="item 1"):
         filed.run(COURT, [1, 10_000])
