@@ -20,9 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from bench.apart import race
-from bench.measure import Figure
+from bench.measure import Figure, per_job
 from bench.ours import lined
-from bench.timing import per_job
 from redrive import Batch, Pipeline, connect, stage
 
 ROUNDS = 3

@@ -18,9 +18,8 @@ from pathlib import Path
 
 from bench import ours
 from bench.apart import measured, race
-from bench.measure import Figure, figures_of
+from bench.measure import Figure, figures_of, per_job
 from bench.ours import PAYLOAD, pipeline_of
-from bench.timing import per_job
 from redrive import connect
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter

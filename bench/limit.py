@@ -12,8 +12,8 @@ import itertools
 import sqlite3
 from pathlib import Path
 
+from bench.measure import per_job
 from bench.ours import PAYLOAD, pipeline_of
-from bench.timing import per_job
 from redrive import connect
 
 JOBS = 10_000

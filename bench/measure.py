@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing on a noisy machine: contenders take turns, and the best round of each counts."""
+"""Timing on a noisy machine: contenders take turns, and the best round of each counts; those that take seconds run once."""
 
 from __future__ import annotations
 
@@ -88,3 +88,20 @@ def _best(timers: Mapping[str, Callable[[int], float]]) -> dict[str, float]:
     finally:
         gc.enable()
     return best
+
+
+def per_job(jobs: int, work: Callable[[], object]) -> float:
+    """Return the nanoseconds of each of the jobs that `work` goes through. What was prepared before is collected first."""
+    gc.collect()
+    start = time.perf_counter_ns()
+    work()
+    return (time.perf_counter_ns() - start) / jobs
+
+
+def wait_until(is_done: Callable[[], bool], seconds_max: float = 60.0) -> None:
+    """Look every two milliseconds whether it is done."""
+    deadline = time.monotonic() + seconds_max
+    while not is_done():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not done after {seconds_max:g} s")
+        time.sleep(0.002)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from bench.timing import per_job
+from bench.measure import per_job
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.engine.pipeline.stage import Stage
 from redrive.store.sqlite.store import SqliteStore

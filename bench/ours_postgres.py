@@ -19,10 +19,10 @@ from typing import Any
 import psycopg
 
 from bench.limit import ENCODED, FAILED
+from bench.measure import per_job
 from bench.ours import CONCURRENCY, PAYLOAD, pipeline_of
 from bench.peers.postgres.contest import sampled
 from bench.pickup import EAR, PIPELINE
-from bench.timing import per_job
 from redrive import connect
 from redrive.store.postgres.connection import Link, Server, address_of
 from redrive.store.postgres.session import SQL, columns_of

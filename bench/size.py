@@ -17,9 +17,8 @@ from pathlib import Path
 
 from bench import ours
 from bench.apart import race
-from bench.measure import Figure
+from bench.measure import Figure, per_job
 from bench.ours import PAYLOAD, pipeline_of
-from bench.timing import per_job
 from redrive import connect
 
 ROUNDS = 3

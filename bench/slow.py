@@ -10,9 +10,8 @@ import os
 from pathlib import Path
 
 from bench.apart import race
-from bench.measure import Figure
+from bench.measure import Figure, per_job
 from bench.ours import PAYLOAD, lined
-from bench.timing import per_job
 from redrive import connect, stage
 
 JOBS = 20_000

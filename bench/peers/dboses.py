@@ -15,8 +15,8 @@ from pathlib import Path
 
 from dbos import DBOS, DBOSConfig
 
+from bench.measure import per_job, wait_until
 from bench.ours import PAYLOAD
-from bench.timing import per_job, wait_until
 
 Payload = dict[str, str]
 DONE = "SELECT count(*) FROM workflow_status WHERE status = 'SUCCESS'"

@@ -17,8 +17,8 @@ from huey import Huey  # type: ignore[import-untyped]
 from huey.api import Task  # type: ignore[import-untyped]
 from huey.storage import SqliteStorage  # type: ignore[import-untyped]
 
+from bench.measure import per_job, wait_until
 from bench.ours import PAYLOAD
-from bench.timing import per_job, wait_until
 
 Payload = dict[str, str]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from litequeue import LiteQueue  # type: ignore[import-untyped]
 
+from bench.measure import per_job
 from bench.ours import PAYLOAD
-from bench.timing import per_job
 
 
 def submit(folder: Path, *, jobs: int = 20_000) -> float:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from persistqueue import SQLiteAckQueue, SQLiteQueue
 
+from bench.measure import per_job
 from bench.ours import PAYLOAD
-from bench.timing import per_job
 
 
 def drain_acked(folder: Path, *, jobs: int = 1_500) -> float:

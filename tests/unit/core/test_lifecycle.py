@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive import Backoff, Cancel, Pipeline, RetryPolicy, Skip, connect, stage
+from redrive import Backoff, Cancel, Pipeline, RetryPolicy, Skip, Snooze, connect, stage
 from redrive.core.lifecycle import JOB_MOVES, LETTER_MOVES, LetterState, can_move
 from redrive.core.replay import ReplayRules
 
@@ -23,10 +23,14 @@ ARROWS = {
     ("processing", "skipped"),
     ("failed", "queued"),
 }
+SNOOZED: list[str] = []
 
 
 @stage(retry=RetryPolicy(2, Backoff.fixed(0.001)))
 def act(word: str) -> str:
+    if word == "later" and not SNOOZED:
+        SNOOZED.append(word)
+        raise Snooze(0.001)
     if word == "fail":
         raise ConnectionResetError(104, "reset")
     if word == "cancel":
@@ -54,7 +58,7 @@ def test_the_table_has_the_moves_that_jobs_make_and_no_others(tmp_path: Path) ->
                 db.execute(
                     f"CREATE TRIGGER seen_{name} AFTER {when} BEGIN INSERT INTO seen VALUES ({source}, NEW.status); END"
                 )
-        for word in ("done", "fail", "cancel", "skip"):
+        for word in ("done", "fail", "cancel", "skip", "later"):
             rd.submit(ACTS, word)
         rd.work([ACTS], until_idle=True)
         rd.jobs.retry(2)

@@ -92,7 +92,7 @@ class BulkSubmission:
         run: int | None = None,
         store_jobs: StoreJobs | None = None,
     ) -> None:
-        fix = 'key=lambda order: order["id"], for example.'
+        fix = 'Pass a function of the payload: key=lambda order: order["id"], for example.'
         function("submit_many(key)", key, fix=fix)
         if key is not None and run is not None:
             raise ConfigurationError(
