@@ -164,9 +164,11 @@ def _by_name(given: object) -> Mapping[object, object] | None:
 
 @dataclass(frozen=True, slots=True)
 class BudgetExceeded:
-    """Too much of a run failed: the rate, and a sentence with the rate and the counts."""
+    """Too much of a run failed: the rate, the counts, and a sentence with both."""
 
     rate: float
+    dead: int
+    finished: int
     sentence: str
 
 
@@ -208,4 +210,4 @@ class FailureBudget:
         if rate <= self.max_rate:
             return None
         sentence = f"{tally.dead} of {tally.rated} finished jobs failed ({rate:.1%}), the budget is {self.max_rate:.1%}"
-        return BudgetExceeded(rate, sentence)
+        return BudgetExceeded(rate, tally.dead, tally.rated, sentence)

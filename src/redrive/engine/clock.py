@@ -51,8 +51,14 @@ class SystemClock:
     wall = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
-    sleep = staticmethod(time.sleep)
-    asleep = staticmethod(asyncio.sleep)
+    # Looked up at each call: tests and gevent replace them after this was imported.
+    def sleep(self, seconds: float, /) -> None:
+        """Block this thread for this long."""
+        time.sleep(seconds)
+
+    async def asleep(self, seconds: float, /) -> None:
+        """Suspend this task for this long."""
+        await asyncio.sleep(seconds)
 
 
 SYSTEM_CLOCK = SystemClock()

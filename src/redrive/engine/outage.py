@@ -49,5 +49,5 @@ async def repeat(
             wait = await look()
             outage.answered()
         except StoreError as error:
-            outage.failed("%s: %s", failure, error)
+            outage.failed(f"{failure}: %s", error)
         await clock.asleep(wait)

@@ -3,7 +3,8 @@
 
 A job continues in place if the same worker leases it again in the commit that settles it: for its next stage, or for the next
 attempt of the same one if that is due already. It skips the queue: one row is written instead of two. It counts against what the
-worker wants, so that limits hold as for any other claim. How a plan is carried out is each store's own.
+worker wants, so that limits hold as for any other claim, and attempts take at most half of that: a job that fails at once again and
+again must not keep others from their turn. How a plan is carried out is each store's own.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class Continuation:
             if lane not in paused and lane not in want.keys
         }
         self._slots = want.limit if want.slots is None else want.slots
+        self._retries = {lane: room // 2 for lane, room in self._room.items()}
+        self._retries_in_all = min(want.limit, self._slots) // 2
 
     def take(self, one: Settlement) -> bool:
         """Take this job if there is room, and return whether; if not, it has to queue."""
@@ -67,6 +70,9 @@ class Continuation:
                 return False
             self._slots -= 1
         self._room[lane] = room - 1
+        if one.outcome == "retry":
+            self._retries[lane] -= 1
+            self._retries_in_all -= 1
         self.taken[job.id] = self._leased_again(one)
         return True
 
@@ -74,7 +80,8 @@ class Continuation:
         """Return whether there is a next stage, or the next attempt is due; under suspicion it queues: it may have to run alone."""
         if one.outcome == "ok":
             return one.value is not None
-        return one.outcome == "retry" and one.run_at <= self._now and not (one.suspects or one.crashes)
+        is_due = one.outcome == "retry" and one.run_at <= self._now and not (one.suspects or one.crashes)
+        return is_due and min(self._retries[one.lane], self._retries_in_all) > 0
 
     def _leased_again(self, one: Settlement) -> ClaimedJob:
         job = one.job

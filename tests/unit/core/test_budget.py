@@ -96,6 +96,7 @@ def test_above_the_budget_the_answer_has_rate_counts_and_reason() -> None:
     assert budget.check(Tally(total=5000, succeeded=900, dead=100)) is None
     exceeded = budget.check(Tally(total=5000, succeeded=899, dead=101))
     assert exceeded is not None
+    assert (exceeded.dead, exceeded.finished) == (101, 1000)
     assert exceeded.rate == pytest.approx(0.101)
     assert "101 of 1000" in exceeded.sentence
 

@@ -400,7 +400,7 @@ class _Due:
 
     @cached_property
     def lanes(self) -> list[LaneId]:
-        """The lanes with a job that is due, or comes from the stage before with this commit."""
+        """The lanes with a job that is due, or comes from the stage before, or is tried again, with this commit."""
         due = self._store.upcoming(self._lanes).due
         coming = {one.lane for one in self._done}
         return [lane for lane in self._lanes if lane in coming or due.get(lane, math.inf) <= self._now]

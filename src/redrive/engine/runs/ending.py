@@ -200,7 +200,7 @@ class RunStatusDriver:
         keep_run(self._store, RunId(run), now + KEEP_SECONDS if after > first else 0.0)
 
     def _pause_again(self) -> None:
-        """Pause items of paused runs that were in a stage before: they are queued again after it."""
+        """Pause items of paused runs that were in a stage before: they are queued again after it, or after a later one."""
         at_work = dict(self._store.query(run_sql.paused_at_work()))
         # All items of a run when it is first seen; then only those that were in a stage, however many there are.
         for run in sorted(set(at_work.values()) - set(self._at_work.values())):

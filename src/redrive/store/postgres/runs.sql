@@ -110,7 +110,7 @@ UPDATE runs SET status = 'running', options = $1::bytea, reason = NULL, ended_at
 UPDATE runs SET label = $1::text WHERE id = $2::bigint;
 
 -- name: paused_at_work
--- Items of paused runs that are in a stage: they are queued again after it, and have to be paused as well.
+-- Items of paused runs that are in a stage: they are queued again after it, or after a later one, and have to be paused as well.
 SELECT jobs.id, run_id FROM jobs JOIN runs ON runs.id = run_id WHERE jobs.status = 'processing' AND runs.status = 'paused' ORDER BY jobs.id;
 
 -- name: pause_jobs

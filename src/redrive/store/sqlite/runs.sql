@@ -101,7 +101,7 @@ UPDATE runs SET status = 'running', options = ?, reason = NULL, ended_at = NULL 
 UPDATE runs SET label = ? WHERE id = ?;
 
 -- name: paused_at_work
--- Items of paused runs that are in a stage: they are queued again after it, and have to be paused as well.
+-- Items of paused runs that are in a stage: they are queued again after it, or after a later one, and have to be paused as well.
 SELECT jobs.id, run_id FROM jobs INDEXED BY jobs_leased CROSS JOIN runs ON runs.id = run_id
 WHERE jobs.status = 'processing' AND runs.status = 'paused';
 

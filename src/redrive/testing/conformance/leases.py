@@ -55,7 +55,7 @@ class RowTests(Scene):
         one = build.taken(store, payload=b'"x"' * 5_000)
         failed = build.retry(one, at=NOW, codes=b'{"NETWORK_RESET":1}', snoozes=2)
 
-        (again,) = build.exchange(store, "w1", [failed], ClaimRequest((one.lane,), 1)).claimed
+        (again,) = build.exchange(store, "w1", [failed], ClaimRequest((one.lane,), 2)).claimed
 
         agree((again.id, again.attempt, again.dispatch, again.snoozes), (one.id, 2, 2, 2))
         agree((again.input, again.payload, again.codes), (one.input, None, b'{"NETWORK_RESET":1}'))
@@ -65,7 +65,20 @@ class RowTests(Scene):
         build.exchange(store, "w1", [build.settlement(again)])
         agree(build.facts(store, one.id).status, "complete")
 
-    @pytest.mark.parametrize(("at", "room"), [(NOW + 1, 1), (NOW, 0)])
+    @pytest.mark.parametrize(("limit", "of_lane", "fresh"), [(1, 1, 1), (2, 2, 1), (4, 2, 1), (5, 5, 3)])
+    def test_retries_leave_half_of_the_room_to_others(
+        self, store: Store, limit: int, of_lane: int, fresh: int
+    ) -> None:
+        """Of a lane and in all: one that fails at once again and again keeps nobody from its turn."""
+        (lane,) = lanes_of(store)
+        store.submit([build.new(lane, run_at=NOW - 9) for _ in range(9)], NOW)
+        failed = [build.retry(one, at=NOW) for one in build.claim(store, lane, 5)]
+
+        claimed = build.exchange(store, "w1", failed, ClaimRequest((lane,), limit, {lane: of_lane})).claimed
+
+        agree(sorted(one.attempt for one in claimed), [1] * fresh + [2] * (of_lane - fresh))
+
+    @pytest.mark.parametrize(("at", "room"), [(NOW + 1, 2), (NOW, 0)])
     def test_a_retry_queues_that_is_not_due_or_has_no_room(self, store: Store, at: float, room: int) -> None:
         """As all that waits."""
         one = build.taken(store)
