@@ -276,7 +276,7 @@ socket         url{30,}                   -            sktsec_
 phylum         url{40,}                   -            ph0_
 octopus        upper{25,32}               digit        API-
 infracost      alnum{32}                  -            ico-
-adobe          alnum{32}                  -            p8e-
+adobe          url{32}                    -            p8e-
 intra          hex{60,}                   -            s-s4t2ud- s-s4t2af-
 definednet     padded{60,}                -            dnkey-
 openshift      url{40,}                   -            sha256~
@@ -284,7 +284,7 @@ docker         lower{40,}-lower{20,}      -            SWMTKN-1-
 rancher        lower{5}:lower{50,}        -            token-
 portainer      base64{43}=                -            ptr_
 netbird        alnum{36}                  -            nbp_
-authress       alnum{5,30}.alnum{4,6}.acc_url{10,32}.base64{30,} -            sc_ ext_ scauth_ authress_
+authress       alnum{5,30}.alnum{4,6}.accurl{11,33}.base64{30,} -            sc_ ext_ scauth_ authress_
 freemius       url{29}                    mixed        sk_
 beamer         padded{44}                 apart,three  b_
 okta           padded{40}                 apart,mixed  00
@@ -324,6 +324,8 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "asic ",
         r"(?<=\b[Bb]asic )(?=[A-Za-z+/]{0,80}[0-9=])(?=[A-Z0-9+/]{0,80}[a-z])(?=[a-z0-9+/]{0,80}[A-Z])[A-Za-z0-9+/]{7,}+=*+",
     ),
+    # What Bundler sends to the server of a gem, by the host in the name of the variable.
+    ("secret", "BUNDLE_", r"\bBUNDLE_[A-Z0-9_]{2,80}__[A-Z]{2,12}[\"']?[ ]?[=:][ ]?[\"']?([\w.:~+/-]{12,})"),
     # A URL in percent encoding: the password between the user and the host.
     (
         "url-credentials",

@@ -150,7 +150,7 @@ def _is_quoted_secret(named: NamedValue, value: str) -> bool:
     """Decide about a value in quotes."""
     kind = named.meaning.kind
     if not named.meaning.certain or named.syntax == "next to":
-        return is_random(value)
+        return is_random(value, or_uuid=named.meaning.or_uuid)
     if is_inert(value) or is_verdict(value):
         return False
     if kind == "pin":
@@ -178,7 +178,8 @@ def _unquoted(named: NamedValue) -> Span | None:
     span = unquoted_span(text, position)
     if not named.meaning.certain or named.syntax == "next to":
         # In a query string a parameter without a value may follow.
-        return span if is_random(text[span.start : span.end].partition("&")[0]) else None
+        value = text[span.start : span.end].partition("&")[0]
+        return span if is_random(value, or_uuid=named.meaning.or_uuid) else None
     span = _phrase(named, span)
     value = text[span.start : span.end]
     if is_inert(value) or _describes_name(named, value):

@@ -34,9 +34,12 @@ class NameMeaning:
     """The kind of secret: the slug in the placeholder."""
     certain: bool
     """True if any literal value is a secret, False if only one that looks random is."""
+    or_uuid: bool = False
+    """Whether a UUID counts as random."""
 
 
 _UNCERTAIN: Final = NameMeaning("secret", certain=False)
+_UNCERTAIN_KEY: Final = NameMeaning("secret", certain=False, or_uuid=True)
 _SECRET: Final = NameMeaning("secret", certain=True)
 _PIN: Final = NameMeaning("pin", certain=True)
 _PASSWORD: Final = NameMeaning("password", certain=True)
@@ -123,7 +126,9 @@ def _by_last_word(last: str, before: str) -> NameMeaning | None:
         return _UNCERTAIN
     if last == "sid" and before == "oracle":
         return None
-    return _SECRET if f"{before} {last}" in words.SECRET_PAIRS else _by_word(last)
+    if f"{before} {last}" in words.SECRET_PAIRS:
+        return _SECRET
+    return _UNCERTAIN if last in words.UNCERTAIN_LAST else _by_word(last)
 
 
 def _by_word(word: str) -> NameMeaning | None:
@@ -139,4 +144,4 @@ def _by_key(before: str) -> NameMeaning | None:
         return _SECRET
     if before in words.HARMLESS_KEYS:
         return None
-    return _UNCERTAIN
+    return _UNCERTAIN_KEY if before else _UNCERTAIN

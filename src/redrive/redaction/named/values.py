@@ -35,6 +35,9 @@ SPLIT_MIN: Final = 20
 SHIFTS_PER: Final = 5
 """Random text changes between letters, digits and cases at least once in so many characters."""
 
+VOWEL_EVERY: Final = 5
+"""Words have more than one vowel in so many characters, random text has fewer."""
+
 WORD_LENGTH: Final = 3
 """The words of a name in camel case are longer than this on average."""
 
@@ -51,7 +54,7 @@ _STANDING: Final = frozenset("xXyYRCIFHp")
 _STANDS_FOR: Final = re.compile(
     r"\$\{[^{}]*\}|\$\{\{[^{}]*\}\}|\$\([^()]*\)?|\$[A-Z_][A-Z0-9_]*|\$(?:[a-z_]+|[0-9]{1,2})|%\(\w*\)[sdr]|%[sdr]|\{\{[^{}]*\}\}|\{[\w.:!]*\}"
     r"|<[^<>]*>?|[Yy][Oo][Uu][Rr](?:[-_][A-Za-z]+){1,6}|(?:REPLACE|CHANGE|INSERT|FILL)_[A-Z_]{2,40}"
-    r"|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Za-z]\w*.*|\(\w+ ?\w*\)"
+    r"|\[[A-Za-z _-]*\]?|%[A-Za-z_]+%|![A-Z]?[a-z]+(?:[A-Z-][a-z]+)*(?:\s.*)?|\(\w+ ?\w*\)"
     r"|(?:env|file|fd|vault|ssm|op|ref\+\w+|awssm|gcpsm|keyring|arn|secretsmanager):.*|projects/\S+/secrets/\S*|@\w+(?:\.\w+)*\(.*"
     # After `?q=password` the log line of a web server continues.
     r"|HTTP/[0-9.]{1,3}"
@@ -86,6 +89,7 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/]{40,}")
 _ODD: Final = re.compile(r"[!@#$%^&+=~?]")
 _LABELS: Final = ("arn:", "sha256:", "sha1:", "md5:", "/", "./")
 _DIGIT: Final = re.compile("[0-9]")
+_VOWELS: Final = re.compile("[aeiouAEIOU]")
 _CAMEL_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
 
@@ -172,7 +176,7 @@ def is_pin(value: str) -> bool:
     return _PIN.fullmatch(value) is not None
 
 
-def is_random(value: str) -> bool:
+def is_random(value: str, *, or_uuid: bool = False) -> bool:
     """Return whether a value looks random: a long hexadecimal run, or letters and digits well mixed."""
     looked_at = value[:RANDOM_MAX].strip().rstrip("=")
     if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
@@ -181,7 +185,7 @@ def is_random(value: str) -> bool:
         # A path does not end in the padding of base64.
         return _BASE64.fullmatch(looked_at) is not None and _is_mixed(looked_at)
     if _UUID.fullmatch(looked_at) or _ULID.fullmatch(looked_at):
-        return False
+        return or_uuid
     if not looked_at.isalnum() and _is_labelled(looked_at):
         return False
     is_key = _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at))
@@ -208,7 +212,10 @@ def _is_mixed(piece: str) -> bool:
     """Return whether letters of both cases and digits alternate as they do in random text."""
     if len(piece) < PIECE_MIN:
         return False
-    if _DIGIT.search(piece) and len(_SHIFTS.findall(piece)) * SHIFTS_PER >= len(piece):
-        return True
+    if _DIGIT.search(piece):
+        if len(_SHIFTS.findall(piece)) * SHIFTS_PER >= len(piece):
+            return True
+        if len(piece) >= SPLIT_MIN and len(_VOWELS.findall(piece)) * VOWEL_EVERY <= len(piece):
+            return True
     # Words of a name in camel case are longer than what random capitals cut out.
     return len(piece) >= RANDOM_MIN and len(_CAMEL_WORDS.findall(piece)) * WORD_LENGTH >= len(piece)

@@ -48,6 +48,8 @@ SECRET_ENDINGS: Final = tuple(
 UNCERTAIN: Final = _split(
     "tokens auth signature sig salt nonce session hmac oauth clave passkey apisecretkey authn xauth macaroon license pepper"
 )
+# Uncertain only as the last word: `partnerApi`, `sonar.login`.
+UNCERTAIN_LAST: Final = _split("access api login keystring pat")
 KEY_QUALIFIERS: Final = _split(
     "api access secret private account auth encryption decryption signing signature master shared ssh deploy webhook"
     " license product activation app application subscription function functions admin jwt hmac crypto cipher aes rsa root"
@@ -86,7 +88,7 @@ SECRET_PAIRS: Final = frozenset(
 )
 # `existingSecret: release-db` and `imagePullSecrets` name an object that contains the secret.
 HOLDING_SECRETS: Final = _split("existing pull")
-SECRET_IDS: Final = _split("session secret sess")
+SECRET_IDS: Final = _split("session secret sess api")
 NEUTRAL_TAILS: Final = _split(
     "value hash hashed plain plaintext text raw old new confirm confirmation encoded encrypted prod production dev"
     " development live test staging stage current previous primary secondary default b base header env bytes hex str again"
