@@ -236,7 +236,7 @@ def test_a_name_in_code_stays(line: str) -> None:
 
 
 def test_a_token_may_be_told_by_a_digit_that_stands_after_it() -> None:
-    text = "qn_token_vAoovucApiKeyprivate-key810"
+    text = "qn_token_vAoOvuCaPiKeYpriVaTe-key810"
 
     assert redact_text(text) == "<redacted:token>-key810"
 

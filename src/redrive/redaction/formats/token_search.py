@@ -23,14 +23,18 @@ from redrive.redaction.formats.tokens import (
     SHAPES,
     SHAPES_IN_RUNS,
 )
+from redrive.redaction.named.values import count_shifts
 from redrive.redaction.placeholders import Sentinels
 from redrive.redaction.places import Place, Places
 
 RUN_MIN: Final = 16
 """The shortest run that can contain a token."""
 
-LONG_RUN_MIN: Final = 26
+LONG_RUN_MIN: Final = 23
 """The shortest run that can contain a token without a fixed prefix."""
+
+SHIFTS_PER: Final = 4
+"""A token of an unknown issuer changes between letters, digits and cases once in so many characters."""
 
 _TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-+/~:$")
 _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
@@ -44,6 +48,7 @@ _NO_TOKEN: Final = re.compile(
     r"[a-z.]++\Z|(?=[a-z.:-]{0,40}/|[a-z.-]{1,40}:[0-9]{2,4}/)[a-z.:/-]++(?:[0-9]{1,4}[a-z.:/-]*+){0,2}\Z|[0-9TZ:.+-]++\Z"
 )
 _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
+_PIECES: Final = re.compile("[A-Za-z0-9]+")
 _UUID: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 
 
@@ -132,6 +137,12 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
     return sentinels.replace(clean, _found(clean, shape if clean is text else _shape(clean)))
 
 
+def _is_issued(token: str) -> bool:
+    """Return whether a token of an unknown issuer is random, not a name in camel case."""
+    body = max(_PIECES.findall(token), key=len)
+    return count_shifts(body) * SHIFTS_PER >= len(body)
+
+
 def _shape(text: str) -> bytes:
     """Return a text with one byte for each character, the same for all token characters."""
     return text.encode("latin-1", "replace").translate(_SHAPE)
@@ -153,6 +164,9 @@ def _found(text: str, shape: bytes) -> Iterator[tuple[int, int, str]]:
                 end = rest.end()
             for pattern, providers in patterns if end - run >= LONG_RUN_MIN else patterns[:1]:
                 for found in pattern.finditer(text, run, end):
-                    yield *found.span(), providers[(found.lastindex or 1) - 1]
+                    kind = providers[(found.lastindex or 1) - 1]
+                    if kind == "token" and not _is_issued(found[0]):
+                        continue
+                    yield *found.span(), kind
                     done = run = found.end()
         run = shape.find(_RUN, end)

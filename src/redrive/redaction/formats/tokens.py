@@ -34,26 +34,31 @@ PREFIXES: Final = """
 # provider     body                       checks       prefixes
 jwt            url{8,}.dotted{0,}         apart        eyJ
 jwt            base64{40,}                apart        ZXlK
+aws-key        upper{16}:base64{40}       -            AKIA ASIA
 aws-key        upper{16}                  -            AKIA ASIA ABIA ACCA AGPA AIDA AIPA ANPA ANVA APKA AROA ASCA
 aws-key        upper{17}                  -            A3T
 aws-key        base64{30,}                -            ABSK
 aws-key        base64{28,}                -            bedrock-api-key-
 aws-key        uuid                       -            amzn.mws.
 aws-key        hex{40,}                   -            amzn1.oa2-cs.v1.
+aws-key        lower{26}                  apart,digit  da2-
 aws-session    base64{40,}                -            FwoGZXIvYXdz FQoGZXIvYXdz IQoJb3JpZ2lu
 gcp-key        url{30,}                   -            AIza AQ.Ab8
 gcp-key        url{20,}                   -            GOCSPX-
 gcp-key        dotted{20,}                -            ya29.
 gcp-key        url{30,}                   apart        1//0
 gcp-key        url{60,}                   apart        4/0A
-digitalocean   hex{40,}                   -            doo_v1_ dop_v1_ dor_v1_
+digitalocean   hex{40,}                   -            doo_v1_ dop_v1_ dor_v1_ dos_v1_
 digitalocean   upper{16}                  -            DO00
 alibaba        alnum{12,26}               digit        LTAI
 baidu          alnum{20,}/hex{40}         -            bce-v3/ALTAK-
 tencent        alnum{32,}                 mixed        AKID
 yandex         url{35,38}                 digit        AQVN
-yandex         url{1,}.url{80,}           digit        t1.
+yandex         padded{80,}                digit        t1. c1.
 yandex         url{50,}                   digit        y0_
+yandex         url{21}                    mixed        YCAJ
+yandex         url{36}                    mixed        YCM YCN YCO YCP
+yandex         alnum{16}.hex{16}.hex{40}  -            dict.1.1. trnsl.1.1. pdct.1.1.
 scaleway       upper{17}                  digit        SCW
 akamai         lower{16}-lower{16}        -            akab-
 backblaze      base64{28}                 apart,mixed  K00
@@ -111,15 +116,15 @@ atlassian      alnum{64,}                 -            ATTA
 slack          url{8,}                    -            xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs-
 slack          base64{8,}                 -            xoxd-
 slack          url{20,}                   -            xoxe.xoxb- xoxe.xoxp- xwfp-
-slack          digit{1}-url{16,}          -            xapp-
+slack          digit{1,16}-base64{16,}    -            xapp-
 discord        url{60,}                   -            mfa.
 stripe         url{10,}                   -            sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_
 stripe         url{10,}                   -            pk_live_ pk_test_ pk_prod_
 stripe         base64{20,}                -            whsec_
-square         url{20,}                   -            sq0atp- sq0csp- sq0idp- sq0ats-
+square         url{20,}                   -            sq0atp- sq0csp- sq0idp- sq0ats- sq0atb- sq0csb-
 square         url{22,}                   digit        EAAA
 meta           url{40,}                   digit        EAA
-meta           url{80,}                   digit        IGQ
+meta           url{80,}                   digit        IGQ IGAA THAA
 razorpay       alnum{10,}                 -            rzp_live_ rzp_test_
 shopify        hex{30,}                   -            shpat_ shpca_ shppa_ shpss_ shptka_ shpua_ shprt_
 plaid          uuid                       -            access-sandbox- access-development- access-production-
@@ -149,7 +154,6 @@ sendgrid       padded{32,}                digit        SG.
 mailgun        hex{32}                    -            key- pubkey-
 mailchimp      url{22}                    mixed        md-
 resend         alnum{6,}_alnum{14,}       mixed        re_
-resend         alnum{20,}                 mixed        re_
 brevo          url{60,}                   -            xkeysib- xsmtpsib-
 mailersend     hex{60,}                   -            mlsn.
 zoho           hex{32}.hex{32}            -            1000.
@@ -207,6 +211,7 @@ zuplo          hex{32}_hex{8}             -            zpka_
 figma          url{36,}                   -            figd_ figo_ figu_ figor_ figoh_
 asana          digit{10,}:hex{30,}        apart        1/
 asana          digit{10,}/digit{10,}:hex{30,} -            2/
+linkedin       alnum{10,}.base64{6,}      -            WPL_AP0. WPL_AP1.
 contentful     url{40,}                   -            CFPAT-
 imagekit       base64{27}=                mixed        private_
 bannerbear     hex{30}                    -            bb_pr_ bb_ma_
@@ -225,6 +230,7 @@ sentry         hex{60,}                   -            sntryu_
 sentry         base64{20,}                -            sntrys_
 newrelic       alnum{27,}                 -            NRAK-
 newrelic       url{19,}                   -            NRII- NRJS- NRAA- NRBR- NRRA- NRSP- NRIQ-
+newrelic       uuid                       -            px-dep- px-api-
 newrelic       hex{30,36}NRAL             -            eu01xx
 grafana        base64{32,}                digit        glc_
 grafana        alnum{32}_hex{8}           -            glsa_
@@ -254,7 +260,7 @@ pulumi         hex{40}                    -            pul-
 postman        hex{24}-hex{34}            -            PMAK-
 postman        upper{26}                  -            PMAT-
 npm            alnum{30,}                 -            npm_
-pypi           url{40,}                   -            pypi-AgE
+pypi           url{40,}                   -            pypi-AgE tp-pyx-
 rubygems       hex{40,}                   -            rubygems_
 nuget          lower{43}                  -            oy2
 crates         alnum{32}                  mixed        cio
@@ -271,6 +277,7 @@ sourcegraph    alnum{16,}_hex{36,}        -            sgp_
 sourcegraph    hex{36,}                   -            sgp_local_ sgp_
 prefect        alnum{36}                  -            pnu_ pna_
 sonar          url{40}                    -            squ_ sqp_ sqa_
+stackhawk      alnum{20}.alnum{20}        -            hawk.
 snyk           hex{8}.url{30,}            -            snyk_uat. snyk_sat.
 socket         url{30,}                   -            sktsec_
 phylum         url{40,}                   -            ph0_
@@ -335,20 +342,32 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "private-key",
         "Private-Lines: ",
-        r"Private-Lines: \d{1,3}\s++([A-Za-z0-9+/=]{1,80}+(?:\s++[A-Za-z0-9+/=]{1,80}+(?!\S))*+)",
+        r"Private-Lines: \d{1,3}(?:\s|\\++[nr])++([A-Za-z0-9+/=]{1,80}+(?:(?:\s|\\++[nr])++[A-Za-z0-9+/=]{1,80}+(?![^\s\\]))*+)",
     ),
 )
 
 SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
     # The same, but every match has a long run of token characters, and a text without one is not searched for them.
-    ("azure", "==", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}(?:\+AMC|\+ASt|ACDb)[A-Za-z0-9+/]{4}=="),
+    (
+        "azure",
+        "==",
+        r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}(?:\+AMC|\+ASt|\+ABa|ACDb|APIM)[A-Za-z0-9+/]{4,6}==",
+    ),
     # The keys of other Azure services have the name of the service inside.
     *(
         ("azure", service, rf"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{33,34}}{service}[A-P][A-Za-z0-9+/]{{5}}=")
         for service in ("AZEG", "AIoT", "AzCa", "ASb", "AEh", "ARm")
     ),
     ("azure", "+ACR", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{42}\+ACR[A-D][A-Za-z0-9+/]{5}"),
-    ("salesforce", "!AQ", r"(?<![A-Za-z0-9])00D[A-Za-z0-9]{12,15}!AQ[\w.]{60,}+"),
+    ("salesforce", "00D", r"(?<![A-Za-z0-9])00D[A-Za-z0-9]{12,15}![\w.]{60,}+"),
+    # A hash of a password, as crypt writes it.
+    (
+        "password",
+        "$",
+        r"(?<![\w$])\$(?:[1256789y]|2[abxy]|gy|apr1|argon2\w{1,2}|scrypt|pbkdf2[\w-]*)\$[\w./$=,+-]{20,}+",
+    ),
+    ("codeclimate", "CC_TEST_REPORTER_ID", r"CC_TEST_REPORTER_ID[\"']?[ ]?[=:][ ]?[\"']?([0-9a-f]{64})"),
+    ("thingsboard", "/api/v1/", r"(?<=/api/v1/)[A-Za-z0-9]{20}(?=/(?:telemetry|attributes|rpc|claim))"),
     ("roblox", "|WARNING:-DO-NOT-SHARE", r"_\|WARNING:-DO-NOT-SHARE[^|\n]{0,200}+\|_[0-9A-F]{60,}+"),
     ("twitter", "AAAAAAAAAAAAAAAAAAAA", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
     ("telegram", "bot", r"(?:(?<=/bot)|(?<=%2Fbot))[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
@@ -382,7 +401,7 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     ("azure", "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])"),
     ("azure", "AzFu", r"[\w-]{44}AzFu[\w-]{4}={0,2}"),
     ("azure", "AzSe", r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}"),
-    ("azure", "JQQJ9", r"[A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{2}AC[A-Za-z0-9]{16,}+"),
+    ("azure", "JQQJ9", r"[A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{20,}+"),
     # The older tokens of Azure DevOps are just 32 bytes in base32.
     ("azure", "", r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])"),
     ("azure-secret", "Q~", r"[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
@@ -393,6 +412,16 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     ("webex", "_P", r"[A-Za-z0-9]{64}_P[A-Z0-9]{3}_[0-9a-f]{8}-[0-9a-f-]{27}"),
     ("rapidapi", "msh", r"[0-9a-f]{10}msh[0-9a-f]{15}p1[0-9a-f]{6}jsn[0-9a-f]{12}"),
     ("ably", "", r"[\w-]{5,7}\.[\w-]{6}:(?=[\w-]{0,40}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{43}(?![\w-])"),
+    # What a node joins a cluster with: `abcdef.0123456789abcdef`, but with letters after f, and more than one digit.
+    (
+        "kubernetes",
+        "",
+        (
+            r"(?=[a-z0-9]{6}\.(?:[a-z]{0,15}[0-9]){3}|[a-z]{0,5}[0-9][a-z0-9]{0,5}\.(?:[a-z]{0,15}[0-9]){2})"
+            r"[a-z0-9]{6}(?<![\w.-].{6})\.(?=[0-9a-f]{0,15}[g-z])[a-z0-9]{16}(?![\w.-])"
+        ),
+    ),
+    ("truenas", "", r"[0-9]{1,2}-(?=[a-z0-9]{0,40}[A-Z])[A-Za-z0-9]{64}(?!\w)"),
     # Any other issuer of this common form: a short name, a word for the kind, a body. The words of a name in code are short.
     (
         "token",
@@ -402,13 +431,13 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
             r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
         ),
     ),
-    # And of this one: a short name and a long random body. Ids of requests and payments are shorter, but not those of Vercel.
+    # And of this one: short words and a long random body. Ids of requests and payments are shorter, but not those of Vercel.
     (
         "token",
         "",
         (
-            r"(?!dpl_)[a-z][a-z0-9]{1,11}_(?:[a-z]{2,10}_)?(?=[a-z0-9]{0,40}[A-Z])(?=[A-Z0-9]{0,40}[a-z])(?=(?:[A-Za-z]{0,23}[0-9]){2})"
-            r"(?![A-Za-z0-9]*?[a-z]{7})[A-Za-z0-9]{30,}+[\w-]*+"
+            r"(?!dpl_|sha[0-9])[A-Za-z][A-Za-z0-9]{1,11}[_.-](?:[A-Za-z0-9]{1,10}[_.-]){0,2}(?=[a-z0-9]{0,40}[A-Z])"
+            r"(?=[A-Z0-9]{0,40}[a-z])(?=(?:[A-Za-z]{0,23}[0-9]){2})(?![A-Za-z0-9]*?[a-z]{7})[A-Za-z0-9]{30,}+[\w-]*+"
         ),
     ),
 )

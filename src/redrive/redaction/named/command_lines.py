@@ -24,6 +24,7 @@ _LINE: Final = rf"(?>(?:[^\n|&;]|(?<=\\)\n|[|&;](?![|&]?[ ])|(?<! )[|&;](?!\Z)){
 _FLAG: Final = re.compile(r"-(?:(?<=[\s\"'(]-)|(?<=[\s\"'(]--))[A-Za-z]")
 _WORD: Final = r"""(?:'[^'\n]{1,256}+'?|"[^"\n]{1,256}+"?|[^\s'"]{1,256}+)"""
 _PART: Final = r"""[^\s'"]{1,256}+"""
+_STRING: Final = r"""[^\s'"\\]{1,256}+"""
 # Between a flag and its value: a space, an equals sign, or the end of one quoted argument and the start of the next.
 _GAP: Final = r"""(?:[ =:]{1,2}|['"],?[ ]?(?=['"]))"""
 _LETTERS: Final = "[A-Za-z]{0,7}"
@@ -35,7 +36,7 @@ _COMMANDS_WITH_LOGIN: Final = (
     r"(?=[^\n]{0,40}[ '\"]login(?![\w-]))"
 )
 _COMMANDS_WITH_P: Final = (
-    r"sshpass|mongo\w{0,12}|twine|rabbitmqadmin|cqlsh|cypher-shell|snowsql|beeline|rdesktop|ncftp\w{0,4}|evil-winrm|psexec"
+    r"sshpass|mongo\w{0,12}|twine|rabbitmqadmin|cqlsh|cypher-shell|snowsql|beeline|rdesktop|ncftp\w{0,4}|evil-winrm|(?i:psexec)(?:64)?"
     r"|crackmapexec|netexec|nxc|certutil|security(?= (?:unlock|create|set|import))|xmrig|influx"
 )
 
@@ -65,7 +66,7 @@ _FLAGS: Final[tuple[tuple[str, str, str], ...]] = (
     (
         (
             "login sshpass mongo twine rabbitmqadmin cqlsh cypher-shell snowsql beeline rdesktop ncftp evil-winrm psexec"
-            " crackmapexec netexec nxc certutil security xmrig influx"
+            " PsExec PSEXEC crackmapexec netexec nxc certutil security xmrig influx"
         ),
         f"{_COMMANDS_WITH_LOGIN}|{_COMMANDS_WITH_P}",
         _flag("p"),
@@ -125,6 +126,9 @@ _PLACES: Final[tuple[tuple[str, str, str], ...]] = (
     ("mc alias set", r"\bmc alias set\b", rf"set \S{{1,64}} \S{{1,128}} \S{{1,64}} ({_WORD})"),
     ("from-literal", r"--from-literal\b", rf"literal[ =]['\"]?[\w.-]{{1,64}}=({_WORD})"),
     ("SecureString", r"\bConvertTo-SecureString\b", rf"SecureString (?:-String )?(?![-(]|['\"]?\$)({_WORD})"),
+    # The constructor of credentials: the string after the user is the password.
+    ("Credential", r"\b\w{0,24}Credentials?\((?=\\{0,3}[\"'])", rf"[\"'],\s?\\{{0,3}}[\"']({_STRING})"),
+    ("DirectoryEntry", r"\bDirectoryEntry\(", rf"[\"'],\s?\\{{0,3}}[\"']{_STRING}\\{{0,3}}[\"'],\s?\\{{0,3}}[\"']({_STRING})"),
     ("-server ", r"\b(?:snmp|tacacs|radius)-server\b", rf"-server (?:community|key)(?: [07])? ({_WORD})"),
 )  # fmt: skip
 

@@ -62,6 +62,7 @@ _PARSED: Final = re.compile(
 _TALLY: Final = re.compile(r"[0-9]{1,4}(?:[a-z]{1,2}|%|/[0-9]{1,4})?|tests?[_/.]\S{0,200}")
 _ONE_TIME: Final = re.compile(r"(?:code|otp|pin|passcode|cvv|cvc)\Z", re.IGNORECASE)
 _CELL_END: Final = re.compile(r"[.,;:!?]{0,4}[ \t]{0,80}(?:[|\n\r]|\Z)")
+_WORD: Final = re.compile("[A-Za-z][a-z]*|[A-Z]+")
 _NEXT_WORD: Final = re.compile(r" [a-z]{2,}")
 # A word with a value of its own belongs to a list of settings, not to a sentence.
 _NEXT_SETTING: Final = re.compile(r" [\w.-]{1,40}[=:]")
@@ -156,7 +157,10 @@ def _is_quoted_secret(named: NamedValue, value: str) -> bool:
     if kind == "pin":
         return is_pin(value)
     if named.syntax == "prose":
-        return is_guarded(value) or (len(value) > 3 and not named.after["call"] and not named.after["loose"])
+        is_named = not named.after["call"] and (
+            not named.after["loose"] or named.after["loose"].endswith(("is ", ": "))
+        )
+        return is_guarded(value) or (len(value) > 3 and is_named)
     if named.after["sep"] in _COMPARED or (kind == "cookie" and "=" not in value):
         return is_guarded(value)
     return not (is_identifier(value) and _is_field_name(named, value))
@@ -240,7 +244,7 @@ def _is_unquoted_secret(named: NamedValue, span: Span, value: str) -> bool:
         is_tight = text[span.start - 1] == "=" and following in _AFTER_SETTING
         is_word = kind == "password" and is_identifier(value)
         return is_tight and is_word and not _in_source(named)
-    next_word = _NEXT_WORD.match(text, span.end) if value.isalpha() else None
+    next_word = _NEXT_WORD.match(text, span.end) if _WORD.fullmatch(value) else None
     if named.syntax == "flag":
         # Two spaces and a sentence after a flag are its help text, and so are words of prose.
         is_help = next_word and (len(named.after["space"]) > 1 or next_word[0][1:] in PROSE_WORDS)
@@ -273,8 +277,10 @@ def _line_start(text: str, before: int) -> int:
 
 
 def _in_source(named: NamedValue) -> bool:
-    """Return whether the line is the source line of a traceback: the line above it names a file."""
+    """Return whether the line is code of a traceback, outside of a string: the line above it names a file."""
     text = named.text
     line = _line_start(text, named.start)
+    if text.count('"', line, named.start) % 2:
+        return False
     end = line - (1 if text[line - 1 : line] == "\n" else 2)
     return end > 0 and text[_line_start(text, end) : end].lstrip().startswith('File "')

@@ -198,7 +198,7 @@ def _is_mixed_in_pieces(pieces: list[str]) -> bool:
         return True
     # The parts of a name have no shifts inside.
     size = sum(map(len, pieces))
-    return size >= SPLIT_MIN and SHIFTS_PER * sum(len(_SHIFTS.findall(piece)) for piece in pieces) >= size
+    return size >= SPLIT_MIN and SHIFTS_PER * sum(map(count_shifts, pieces)) >= size
 
 
 def _is_labelled(value: str) -> bool:
@@ -208,12 +208,17 @@ def _is_labelled(value: str) -> bool:
     return "." in value and _NAMED_FILE.search(value) is not None
 
 
+def count_shifts(piece: str) -> int:
+    """Return how often a text changes from one kind of letter or digit to another, as words and numbers rarely do."""
+    return len(_SHIFTS.findall(piece))
+
+
 def _is_mixed(piece: str) -> bool:
     """Return whether letters of both cases and digits alternate as they do in random text."""
     if len(piece) < PIECE_MIN:
         return False
     if _DIGIT.search(piece):
-        if len(_SHIFTS.findall(piece)) * SHIFTS_PER >= len(piece):
+        if count_shifts(piece) * SHIFTS_PER >= len(piece):
             return True
         if len(piece) >= SPLIT_MIN and len(_VOWELS.findall(piece)) * VOWEL_EVERY <= len(piece):
             return True

@@ -46,7 +46,7 @@ SECRET_ENDINGS: Final = tuple(
     "token secret apikey accesskey secretkey privatekey accountkey credentials".split()
 )
 UNCERTAIN: Final = _split(
-    "tokens auth signature sig salt nonce session hmac oauth clave passkey apisecretkey authn xauth macaroon license pepper"
+    "tokens auth signature sig salt nonce session hmac oauth clave passkey apisecretkey authn xauth crumb macaroon license pepper"
 )
 # Uncertain only as the last word: `partnerApi`, `sonar.login`.
 UNCERTAIN_LAST: Final = _split("access api login keystring pat")
@@ -113,7 +113,9 @@ BLOCK_FACTS: Final = _split(
     "account bucket zone project email profile external environment driver login target uid gid created from tenant cluster"
     " organization org team app application role key commit sha checksum digest revision"
 )
-HARMLESS_WORDS: Final = _split("count policy max min total num number of per no without missing invalid bad")
+HARMLESS_WORDS: Final = _split(
+    "count policy max min total num number of per no without missing invalid bad public"
+)
 
 TYPE_WORDS: Final = _split(
     "str string bytes bytearray int integer bool boolean float number any object optional secretstr secret_str char varchar"
