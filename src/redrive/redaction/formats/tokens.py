@@ -63,6 +63,7 @@ scaleway       upper{17}                  digit        SCW
 akamai         lower{16}-lower{16}        -            akab-
 backblaze      base64{28}                 apart,mixed  K00
 volcengine     base64{36,}                mixed        AKLT
+azure          dotted{150,}               apart,mixed  0.A 1.A
 heroku         url{30,}                   -            HRKU-
 netlify        alnum{30,}                 -            nfp_ nfc_ nfo_ nfu_ nfb_
 vercel         alnum{24,}                 -            vcp_ vci_ vck_ vca_ vcr_
@@ -133,7 +134,7 @@ plaid          uuid                       -            link-sandbox- link-develo
 braintree      lower{16}$hex{32}          -            access_token$production$ access_token$sandbox$
 adyen          base64{40,}                apart,digit  AQE
 easypost       alnum{54}                  -            EZAK EZTK
-flutterwave    alnum{12,}                 -            FLWSECK- FLWPUBK- FLWSECK_TEST- FLWPUBK_TEST-
+flutterwave    url{12,}                   -            FLWSECK- FLWPUBK- FLWSECK_TEST- FLWPUBK_TEST-
 asaas          base64{40,}                -            $aact_
 cashfree       hex{32}_hex{8}             -            cfsk_ma_prod_ cfsk_ma_test_
 mercadopago    dotted{40,}                -            APP_USR-
@@ -195,6 +196,7 @@ scrapfly       hex{32}                    -            scp-live- scp-test-
 etwob          hex{40}                    -            e2b_
 wandb          url{40,}                   -            wandb_v1_
 langsmith      url{32,}                   -            lsv2_pt_ lsv2_sk_ ls__
+dify           alnum{24}                  apart,mixed  app- dataset-
 langfuse       uuid                       -            sk-lf-
 pinecone       url{30,}                   -            pcsk_
 notion         alnum{32,}                 digit        secret_
@@ -298,6 +300,7 @@ okta           padded{40}                 apart,mixed  00
 telnyx         alnum{24,}_url{20,}        -            KEY0
 ionic          alnum{40,}                 digit        ion_
 localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
+ethplorer      alnum{5}-alnum{7}-alnum{5} -            EK-
 wallet         alnum{100,}                -            xprv yprv zprv tprv
 nostr          lower{58}                  -            nsec1
 alchemy        alnum{28,}                 -            alcht_
@@ -427,7 +430,7 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "token",
         "",
         (
-            r"[a-z]{2,10}_(?:live|test|prod|production|sandbox|secret|pat|oat|sk|token|apikey|api)_(?=[A-Za-z_.-]{0,64}[0-9])"
+            r"[a-z]{2,10}_(?:[a-z]{2,10}_)?(?:live|test|prod|production|sandbox|secret|pat|oat|sk|token|apikey|api|v[0-9])_(?=[A-Za-z_.-]{0,64}[0-9])"
             r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
         ),
     ),
@@ -437,7 +440,7 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "",
         (
             r"(?!dpl_|sha[0-9])[A-Za-z][A-Za-z0-9]{1,11}[_.-](?:[A-Za-z0-9]{1,10}[_.-]){0,2}(?=[a-z0-9]{0,40}[A-Z])"
-            r"(?=[A-Z0-9]{0,40}[a-z])(?=(?:[A-Za-z]{0,23}[0-9]){2})(?![A-Za-z0-9]*?[a-z]{7})[A-Za-z0-9]{30,}+[\w-]*+"
+            r"(?=[A-Z0-9]{0,40}[a-z])(?=(?:[A-Za-z]{0,23}[0-9]){2})[A-Za-z0-9]{30,}+[\w-]*+"
         ),
     ),
 )

@@ -81,6 +81,7 @@ SECRET_PAIRS: Final = frozenset(
         ("string", "connection"),
         ("answer", "security secret"),
         ("auth", "rediscli redis"),
+        ("session", "metabase"),
         ("pat", "github gitlab gh gl git azure devops ext azdo ghcr bitbucket"),
     )
     for last in lasts.split()
