@@ -139,8 +139,8 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
 
 def _is_issued(token: str) -> bool:
     """Return whether a token of an unknown issuer is random, not a name in camel case."""
-    body = max(_PIECES.findall(token), key=len)
-    return count_shifts(body) * SHIFTS_PER >= len(body)
+    _, *pieces = _PIECES.findall(token)
+    return sum(map(count_shifts, pieces)) * SHIFTS_PER >= sum(map(len, pieces))
 
 
 def _shape(text: str) -> bytes:

@@ -66,7 +66,7 @@ volcengine     base64{36,}                mixed        AKLT
 azure          dotted{150,}               apart,mixed  0.A 1.A
 heroku         url{30,}                   -            HRKU-
 netlify        alnum{30,}                 -            nfp_ nfc_ nfo_ nfu_ nfb_
-vercel         alnum{24,}                 -            vcp_ vci_ vck_ vca_ vcr_
+vercel         url{24,}                   digit        vcp_ vci_ vck_ vca_ vcr_
 vercel         alnum{24}                  mixed        vercel_
 vercel         alnum{10,}_alnum{20,}      -            vercel_blob_rw_
 deno           alnum{36}                  -            ddp_ ddo_
@@ -96,6 +96,7 @@ vault          alnum{24}                  apart,two    s.
 vault          alnum{24}                  apart,mixed  b. r.
 doppler        dotted{30,}                -            dp.pt. dp.st. dp.ct. dp.sa. dp.said. dp.scim. dp.audit.
 infisical      hex{20,40}.dotted{16,}     three        st.
+infisical      dotted{60,}                apart,digit  st.
 infisical      uuid.dotted{16,}           -            st.
 onepassword    base64{40,}                -            ops_eyJ
 onepassword    upper{6}-upper{6}-upper{5}-upper{5}-upper{5}-upper{5} -            A3-
@@ -111,6 +112,7 @@ gitlab         dotted{18,}                -            glagent- glsoat- gloas- g
 gitlab         url{20,}                   -            GR1348941
 gitlab         alnum{20,}                 -            _gitlab_session=
 atlassian      padded{40,}                -            ATATT3 ATCTT3 ATSTT3
+atlassian      base64{60,}                digit        ATCO
 atlassian      alnum{24,}                 -            ATBB
 atlassian      base64{40,}                -            BBDC-
 atlassian      alnum{64,}                 -            ATTA
@@ -123,9 +125,9 @@ stripe         url{10,}                   -            sk_live_ sk_test_ sk_prod
 stripe         url{10,}                   -            pk_live_ pk_test_ pk_prod_
 stripe         base64{20,}                -            whsec_
 square         url{20,}                   -            sq0atp- sq0csp- sq0idp- sq0ats- sq0atb- sq0csb-
-square         url{22,}                   digit        EAAA
+square         base64{22,}                digit        EAAA
 meta           url{40,}                   digit        EAA
-meta           url{80,}                   digit        IGQ IGAA THAA
+meta           url{50,}                   digit        IGQ IGAA THAA
 razorpay       alnum{10,}                 -            rzp_live_ rzp_test_
 shopify        hex{30,}                   -            shpat_ shpca_ shppa_ shpss_ shptka_ shpua_ shprt_
 plaid          uuid                       -            access-sandbox- access-development- access-production-
@@ -138,7 +140,7 @@ flutterwave    url{12,}                   -            FLWSECK- FLWPUBK- FLWSECK
 asaas          base64{40,}                -            $aact_
 cashfree       hex{32}_hex{8}             -            cfsk_ma_prod_ cfsk_ma_test_
 mercadopago    dotted{40,}                -            APP_USR-
-midtrans       url{20,}                   -            Mid-server- SB-Mid-server-
+midtrans       url{12,}                   digit        Mid-server- SB-Mid-server- Mid-client- SB-Mid-client-
 omise          alnum{17,}                 digit        skey_ skey_test_ skey_live_
 xendit         alnum{40,}                 -            xnd_production_ xnd_development_
 checkout       alnum{20,}                 -            sk_sbox_
@@ -183,7 +185,7 @@ runway         hex{100,}                  -            key_
 luma           uuid-uuid                  -            luma-
 modal          alnum{22}                  apart,mixed  as- ak-
 anyscale       alnum{24,}                 -            esecret_
-brave          url{28}                    apart,mixed  BSA
+brave          url{26,}                   apart,digit  BSA
 daytona        hex{60,}                   -            dtn_
 memzero        alnum{40}                  mixed        m0-
 apify          alnum{32,}                 -            apify_api_
@@ -209,7 +211,7 @@ close          alnum{20,}.alnum{20,}      -            api_
 salesforce     dotted{60,}                -            3MVG9
 dub            alnum{24}                  mixed        dub_
 polar          alnum{40,}                 -            polar_oat_ polar_pat_
-zuplo          hex{32}_hex{8}             -            zpka_
+zuplo          lower{32}_hex{8}           -            zpka_
 figma          url{36,}                   -            figd_ figo_ figu_ figor_ figoh_
 asana          digit{10,}:hex{30,}        apart        1/
 asana          digit{10,}/digit{10,}:hex{30,} -            2/
@@ -274,7 +276,7 @@ artifactory    alnum{50,}                 -            cmVmd
 tailscale      url{16,}                   -            tskey-
 ngrok          alnum{26}_alnum{21,}       apart,mixed  2
 circleci       url{30,}                   -            CCIPAT_ CCIPRJ_
-buildkite      hex{36,}                   -            bkua_ bkct_ bkat_
+buildkite      url{36,}                   digit        bkua_ bkct_ bkat_ bkar_ bkaj_
 sourcegraph    alnum{16,}_hex{36,}        -            sgp_
 sourcegraph    hex{36,}                   -            sgp_local_ sgp_
 prefect        alnum{36}                  -            pnu_ pna_
@@ -291,13 +293,13 @@ definednet     padded{60,}                -            dnkey-
 openshift      url{40,}                   -            sha256~
 docker         lower{40,}-lower{20,}      -            SWMTKN-1-
 rancher        lower{5}:lower{50,}        -            token-
-portainer      base64{43}=                -            ptr_
+portainer      base64{40,}                digit        ptr_
 netbird        alnum{36}                  -            nbp_
 authress       alnum{5,30}.alnum{4,6}.accurl{11,33}.base64{30,} -            sc_ ext_ scauth_ authress_
 freemius       url{29}                    mixed        sk_
 beamer         padded{44}                 apart,three  b_
 okta           padded{40}                 apart,mixed  00
-telnyx         alnum{24,}_url{20,}        -            KEY0
+telnyx         alnum{24,}_url{20,}        digit        KEY
 ionic          alnum{40,}                 digit        ion_
 localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
 ethplorer      alnum{5}-alnum{7}-alnum{5} -            EK-
@@ -305,17 +307,41 @@ wallet         alnum{100,}                -            xprv yprv zprv tprv
 nostr          lower{58}                  -            nsec1
 alchemy        alnum{28,}                 -            alcht_
 riot           uuid                       -            RGAPI-
-wakatime       uuid                       -            waka_
-persona        uuid                       -            persona_production_ persona_sandbox_
+wakatime       url{36,}                   digit        waka_
+persona        url{30,}                   digit        persona_production_ persona_sandbox_
 samsara        alnum{28,}                 -            samsara_api_
-devcycle       url{30,}                   digit        dvc_server_ dvc_client_ dvc_mobile_
-onfido         dotted{40,}                -            api_live. api_sandbox.
+devcycle       url{10,}                   digit        dvc_server_ dvc_client_ dvc_mobile_
+onfido         dotted{24,}                digit        api_live. api_sandbox. api_live_us. api_live_ca. api_live_eu. api_sandbox_us. api_sandbox_ca.
 lichess        alnum{20}                  digit        lip_
 cfx            alnum{20,}_alnum{6,}       -            cfxk_
 flexport       url{40,}                   -            shltm_
 robinhood      uuid                       -            rh-api-
 gcnotify       dotted{70,}                digit        gcntfy-
 valtown        alnum{24,}                 digit        vtwn_
+coderabbit     hex{50,}                   -            cr-
+configcat      url{20,}/url{20,}          -            configcat-sdk-1/
+databento      alnum{29}                  apart,mixed  db-
+datastax       alnum{20,}:hex{60,}        -            AstraCS:
+datastax       alnum{20,}                 -            AstraCS:
+gcp-key        upper{20,}                 digit        GOOG
+github         digit{1,}_dotted{60,}      -            ghs_
+hex            hex{60,}                   -            hxtw_ hxtp_
+openvsx        uuid                       -            ovsxp_
+paystack       lower{4}_lower{30,}        digit        sk_ pk_
+pushbullet     alnum{32}                  apart,mixed  o.
+tinybird       url{30,}.dotted{20,}       -            p.eyJ
+trendmicro     alnum{28,}:alnum{40,}      digit        tmc1
+sourcegraph    hex{60,}                   -            slk_
+warpstream     hex{60,}                   -            aks_
+wepay          hex{60,}                   -            PRODUCTION_ STAGE_
+aikido         alnum{16,}                 mixed        AIK_CI_ AIK_
+canva          url{40,}                   digit        cnvca
+shortcut       url{40,}                   digit        sct_rw_ sct_w_ sct_r_ sct_ro_
+tigris         base64{40,}                digit        tsec_
+ubidots        alnum{30,}                 digit        BBUS- BBFF-
+unkey          alnum{20,24}               apart,mixed  key_
+private-key    base64{40,}                -            LS0tLS1CRUdJTiBSU0EgUFJJVkFURS LS0tLS1CRUdJTiBQUklWQVRFI LS0tLS1CRUdJTiBFQyBQUklWQVRF
+private-key    base64{40,}                -            LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg LS0tLS1CRUdJTiBFTkNSWVBURUQg LS0tLS1CRUdJTiBEU0Eg LS0tLS1CRUdJTiBQR1AgUFJJVkFURSBL
 """
 
 SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
@@ -361,7 +387,7 @@ SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
         ("azure", service, rf"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{33,34}}{service}[A-P][A-Za-z0-9+/]{{5}}=")
         for service in ("AZEG", "AIoT", "AzCa", "ASb", "AEh", "ARm")
     ),
-    ("azure", "+ACR", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{42}\+ACR[A-D][A-Za-z0-9+/]{5}"),
+    ("azure", "+ACR", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9+/]{6}"),
     ("salesforce", "00D", r"(?<![A-Za-z0-9])00D[A-Za-z0-9]{12,15}![\w.]{60,}+"),
     # A hash of a password, as crypt writes it.
     (
@@ -383,6 +409,7 @@ SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
         "hook",
         (
             r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/+-]{16,}+"
+            r"|(?<=/hooks/)[a-z0-9]{26}(?![\w-])"
             r"|(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"
             r"|(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"
             r"|(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"
@@ -412,6 +439,7 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     ("dropbox", "", r"(?=[A-Za-z]{0,10}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}"),
     ("telegram", ":A", r"[0-9]{6,16}:A[\w-]{28,}+"),
     ("discord", "", r"[MNO](?:(?<![\w.-].)|(?<=\\[nrt].))[\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,45}"),
+    ("deepl", ":fx", r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}:fx\b"),
     ("webex", "_P", r"[A-Za-z0-9]{64}_P[A-Z0-9]{3}_[0-9a-f]{8}-[0-9a-f-]{27}"),
     ("rapidapi", "msh", r"[0-9a-f]{10}msh[0-9a-f]{15}p1[0-9a-f]{6}jsn[0-9a-f]{12}"),
     ("ably", "", r"[\w-]{5,7}\.[\w-]{6}:(?=[\w-]{0,40}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{43}(?![\w-])"),
@@ -430,7 +458,7 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "token",
         "",
         (
-            r"[a-z]{2,10}_(?:[a-z]{2,10}_)?(?:live|test|prod|production|sandbox|secret|pat|oat|sk|token|apikey|api|v[0-9])_(?=[A-Za-z_.-]{0,64}[0-9])"
+            r"(?:[a-z]{2,10}_(?:[a-z]{2,10}_)?(?:live|test|prod|production|sandbox|pat|oat|sk|api|v[0-9]|secret|token|apikey|key)|apikey|secret)_(?=[A-Za-z_.-]{0,64}[0-9])"
             r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
         ),
     ),
@@ -439,8 +467,8 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "token",
         "",
         (
-            r"(?!dpl_|sha[0-9])[A-Za-z][A-Za-z0-9]{1,11}[_.-](?:[A-Za-z0-9]{1,10}[_.-]){0,2}(?=[a-z0-9]{0,40}[A-Z])"
-            r"(?=[A-Z0-9]{0,40}[a-z])(?=(?:[A-Za-z]{0,23}[0-9]){2})[A-Za-z0-9]{30,}+[\w-]*+"
+            r"(?!dpl_|sha[0-9])[A-Za-z][A-Za-z0-9]{1,11}[_.-](?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Z0-9_-]{0,40}[a-z])"
+            r"(?=(?:[A-Za-z_-]{0,32}[0-9]){2})[\w-]{30,}+"
         ),
     ),
 )

@@ -25,6 +25,7 @@ _FLAG: Final = re.compile(r"-(?:(?<=[\s\"'(]-)|(?<=[\s\"'(]--))[A-Za-z]")
 _WORD: Final = r"""(?:'[^'\n]{1,256}+'?|"[^"\n]{1,256}+"?|[^\s'"]{1,256}+)"""
 _PART: Final = r"""[^\s'"]{1,256}+"""
 _STRING: Final = r"""[^\s'"\\]{1,256}+"""
+_NEXT_STRING: Final = r"""\\{0,3}['"],\s?\\{0,3}['"]"""
 # Between a flag and its value: a space, an equals sign, or the end of one quoted argument and the start of the next.
 _GAP: Final = r"""(?:[ =:]{1,2}|['"],?[ ]?(?=['"]))"""
 _LETTERS: Final = "[A-Za-z]{0,7}"
@@ -125,10 +126,12 @@ _PLACES: Final[tuple[tuple[str, str, str], ...]] = (
     (" login ", r"\b(?:cargo|vault) login\b", rf"login (?![-\w]{{1,32}}=)({_WORD})"),
     ("mc alias set", r"\bmc alias set\b", rf"set \S{{1,64}} \S{{1,128}} \S{{1,64}} ({_WORD})"),
     ("from-literal", r"--from-literal\b", rf"literal[ =]['\"]?[\w.-]{{1,64}}=({_WORD})"),
-    ("SecureString", r"\bConvertTo-SecureString\b", rf"SecureString (?:-String )?(?![-(]|['\"]?\$)({_WORD})"),
+    ("SecureString", r"\bConvertTo-SecureString\b", rf"SecureString (?:-String )?(?![-(]|['\"]?\$)(?:\\{{1,3}}[\"'](?=\w))?({_STRING}|{_WORD})"),
     # The constructor of credentials: the string after the user is the password.
-    ("Credential", r"\b\w{0,24}Credentials?\((?=\\{0,3}[\"'])", rf"[\"'],\s?\\{{0,3}}[\"']({_STRING})"),
-    ("DirectoryEntry", r"\bDirectoryEntry\(", rf"[\"'],\s?\\{{0,3}}[\"']{_STRING}\\{{0,3}}[\"'],\s?\\{{0,3}}[\"']({_STRING})"),
+    ("Credential", r"\b\w{0,24}Credentials?\((?=\\{0,3}[\"'])", rf"{_NEXT_STRING}({_STRING})"),
+    ("schtasks", r"\bschtasks\b", rf"/rp ({_WORD})"),
+    ("mysqli", r"\b(?:new mysqli|mysqli_connect)\(", rf"{_NEXT_STRING}{_STRING}{_NEXT_STRING}({_STRING})"),
+    ("DirectoryEntry", r"\bDirectoryEntry\(", rf"{_NEXT_STRING}{_STRING}{_NEXT_STRING}({_STRING})"),
     ("-server ", r"\b(?:snmp|tacacs|radius)-server\b", rf"-server (?:community|key)(?: [07])? ({_WORD})"),
 )  # fmt: skip
 

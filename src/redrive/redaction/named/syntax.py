@@ -39,7 +39,7 @@ AFTER_NAME: Final = re.compile(
             default[ ]{0,16}=[ ]{0,4}(?="))
       | (?P<row>\)=\((?=\S))
       | (?P<call>\((?:\w{1,12}=)?(?=[bru]{0,2}["']))
-      | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?:<!\[CDATA\[)?(?=[^<\s])(?!@[\w.\-]{1,80}+(?:[:/\s"']|\Z)))
+      | (?P<element>(?:\s[^<>\n]{0,120}+)?>(?:<!\[CDATA\[|<Value>)?(?=[^<\s])(?!@[\w.\-]{1,80}+(?:[:/\s"']|\Z)))
       | (?P<prose>[ \t]+
             (?: (?:is|was|are|set|changed|updated|reset|ist|lautet|war|est|es|é|è|fue)
                 (?:[ ](?:now|set|changed|updated|reset))?(?:[ ]to)?[ \t]*:?
