@@ -46,7 +46,7 @@ _BLOCK_NAMES: Final = tuple(
     holder + end for holder in ("ecrets", "redentials", "asswords") for end in (":", "'", '"')
 )
 _FAR: Final = (
-    *("PRIVATE KEY", "Private-Lines: ", "<<", "\\\n", *_BLOCK_NAMES),
+    *("PRIVATE KEY", "Private-Lines: ", "$ANSIBLE_VAULT;", "<<", "\\\n", *_BLOCK_NAMES),
     *(".pgpass", ":5432:", ":*:", "%40", "%3A%2F%2F", "%3a%2f%2f", "elegram", "sudo -S", "-U"),
     *("2A", "2B", " 2a ", " 2b "),
 )

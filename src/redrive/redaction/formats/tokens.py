@@ -71,7 +71,7 @@ vercel         alnum{24}                  mixed        vercel_
 vercel         alnum{10,}_alnum{20,}      -            vercel_blob_rw_
 deno           alnum{36}                  -            ddp_ ddo_
 trigger        alnum{20,}                 -            tr_dev_ tr_stg_ tr_prod_ tr_preview_
-inngest        hex{40,}                   -            signkey-prod- signkey-test- signkey-branch-
+inngest        url{2,20}-hex{40,}         -            signkey-
 cloudflare     hex{24}-hex{100,}          -            v1.0-
 cloudflare     url{30,}                   -            cfut_ cfat_ cfk_ cfoa_
 fly            url{40,}                   -            fo1_
@@ -112,7 +112,7 @@ gitlab         dotted{18,}                -            glagent- glsoat- gloas- g
 gitlab         url{20,}                   -            GR1348941
 gitlab         alnum{20,}                 -            _gitlab_session=
 atlassian      padded{40,}                -            ATATT3 ATCTT3 ATSTT3
-atlassian      base64{60,}                digit        ATCO
+atlassian      base64{40,}                digit        ATCO
 atlassian      alnum{24,}                 -            ATBB
 atlassian      base64{40,}                -            BBDC-
 atlassian      alnum{64,}                 -            ATTA
@@ -137,10 +137,10 @@ braintree      lower{16}$hex{32}          -            access_token$production$ 
 adyen          base64{40,}                apart,digit  AQE
 easypost       alnum{54}                  -            EZAK EZTK
 flutterwave    url{12,}                   -            FLWSECK- FLWPUBK- FLWSECK_TEST- FLWPUBK_TEST-
-asaas          base64{40,}                -            $aact_
+asaas          base64{24,}                -            $aact_
 cashfree       hex{32}_hex{8}             -            cfsk_ma_prod_ cfsk_ma_test_
 mercadopago    dotted{40,}                -            APP_USR-
-midtrans       url{12,}                   digit        Mid-server- SB-Mid-server- Mid-client- SB-Mid-client-
+midtrans       url{10,}                   digit        Mid-server- SB-Mid-server- Mid-client- SB-Mid-client-
 omise          alnum{17,}                 digit        skey_ skey_test_ skey_live_
 xendit         alnum{40,}                 -            xnd_production_ xnd_development_
 checkout       alnum{20,}                 -            sk_sbox_
@@ -151,7 +151,7 @@ lob            hex{28,}                   -            live_pub_ test_pub_
 shippo         hex{40}                    -            shippo_live_ shippo_test_
 duffel         padded{40,}                -            duffel_live_ duffel_test_
 paddle         url{30,}                   -            pdl_live_ pdl_sdbx_ pdl_ntfset_
-ramp           alnum{40,}                 -            ramp_sec_
+ramp           alnum{40,}                 -            ramp_sec_ ramp_business_tok_ ramp_tok_
 lightspeed     alnum{30,}                 -            lsxs_pt_
 sendgrid       padded{32,}                digit        SG.
 mailgun        hex{32}                    -            key- pubkey-
@@ -180,14 +180,14 @@ together       url{30,}                   -            tgp_v1_
 tavily         url{24,}                   -            tvly-
 jina           url{40,}                   -            jina_
 elevenlabs     hex{40,}                   -            sk_
-cartesia       alnum{20,}                 -            sk_car_
+cartesia       url{16,}                   -            sk_car_
 runway         hex{100,}                  -            key_
 luma           uuid-uuid                  -            luma-
 modal          alnum{22}                  apart,mixed  as- ak-
 anyscale       alnum{24,}                 -            esecret_
-brave          url{26,}                   apart,digit  BSA
+brave          url{24,}                   apart,digit  BSA
 daytona        hex{60,}                   -            dtn_
-memzero        alnum{40}                  mixed        m0-
+memzero        alnum{24,}                 mixed        m0-
 apify          alnum{32,}                 -            apify_api_
 kaggle         hex{30,}                   -            KGAT_
 voyage         url{43}                    mixed        pa-
@@ -210,7 +210,7 @@ linear         alnum{32,}                 -            lin_api_ lin_oauth_ lin_w
 close          alnum{20,}.alnum{20,}      -            api_
 salesforce     dotted{60,}                -            3MVG9
 dub            alnum{24}                  mixed        dub_
-polar          alnum{40,}                 -            polar_oat_ polar_pat_
+polar          url{26,}                   digit        polar_oat_ polar_pat_ polar_at_
 zuplo          lower{32}_hex{8}           -            zpka_
 figma          url{36,}                   -            figd_ figo_ figu_ figor_ figoh_
 asana          digit{10,}:hex{30,}        apart        1/
@@ -223,7 +223,7 @@ voiceflow      hex{24}.alnum{16}          -            VF.DM. VF.WS.
 wix            dotted{60,}                -            IST.eyJ
 typeform       url{40,}                   -            tfp_
 intercom       base64{50,}                apart,mixed  dG9rO
-hubspot        uuid                       -            pat-na1- pat-na2- pat-eu1-
+hubspot        lower{2,4}-uuid            -            pat-
 frameio        padded{60,}                -            fio-u-
 dropbox        padded{80,}                digit        sl. sl.u.
 readme         alnum{60,}                 -            rdme_
@@ -262,13 +262,14 @@ mapbox         url{20,}.url{10,}          -            pk.eyJ sk.eyJ tk.eyJ
 mapbox         lower{60}.lower{22}        -            pk.
 pulumi         hex{40}                    -            pul-
 postman        hex{24}-hex{34}            -            PMAK-
-postman        upper{26}                  -            PMAT-
+postman        alnum{26}                  -            PMAT-
 npm            alnum{30,}                 -            npm_
 pypi           url{40,}                   -            pypi-AgE tp-pyx-
 rubygems       hex{40,}                   -            rubygems_
 nuget          lower{43}                  -            oy2
 crates         alnum{32}                  mixed        cio
 clojars        alnum{50,}                 -            CLOJARS_
+packagist      alnum{3,}_alnum{20,}       digit        packagist_
 packagist      url{40,}                   -            packagist_
 docker         url{20,}                   -            dckr_pat_ dckr_oat_
 artifactory    alnum{60,}                 -            AKCp
@@ -292,32 +293,66 @@ intra          hex{60,}                   -            s-s4t2ud- s-s4t2af-
 definednet     padded{60,}                -            dnkey-
 openshift      url{40,}                   -            sha256~
 docker         lower{40,}-lower{20,}      -            SWMTKN-1-
+docker         base64{40,}                -            SWMKEY-1-
 rancher        lower{5}:lower{50,}        -            token-
-portainer      base64{40,}                digit        ptr_
+portainer      base64{36,}                digit        ptr_
 netbird        alnum{36}                  -            nbp_
 authress       alnum{5,30}.alnum{4,6}.accurl{11,33}.base64{30,} -            sc_ ext_ scauth_ authress_
 freemius       url{29}                    mixed        sk_
 beamer         padded{44}                 apart,three  b_
 okta           padded{40}                 apart,mixed  00
-telnyx         alnum{24,}_url{20,}        digit        KEY
+telnyx         url{44,}                   apart,digit  KEY
 ionic          alnum{40,}                 digit        ion_
 localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
 ethplorer      alnum{5}-alnum{7}-alnum{5} -            EK-
 wallet         alnum{100,}                -            xprv yprv zprv tprv
 nostr          lower{58}                  -            nsec1
 alchemy        alnum{28,}                 -            alcht_
-riot           uuid                       -            RGAPI-
+riot           url{30,}                   digit        RGAPI-
 wakatime       url{36,}                   digit        waka_
-persona        url{30,}                   digit        persona_production_ persona_sandbox_
-samsara        alnum{28,}                 -            samsara_api_
-devcycle       url{10,}                   digit        dvc_server_ dvc_client_ dvc_mobile_
-onfido         dotted{24,}                digit        api_live. api_sandbox. api_live_us. api_live_ca. api_live_eu. api_sandbox_us. api_sandbox_ca.
-lichess        alnum{20}                  digit        lip_
+persona        url{22,}                   digit        persona_production_ persona_sandbox_
+samsara        alnum{26,}                 -            samsara_api_
+devcycle       url{8,}                    digit        dvc_server_ dvc_client_ dvc_mobile_
+onfido         dotted{18,}                digit        api_live. api_sandbox. api_live_us. api_live_ca. api_live_eu.
+onfido         dotted{18,}                digit        api_sandbox_us. api_sandbox_ca. api_sandbox_eu.
+lichess        url{18,}                   digit        lip_
 cfx            alnum{20,}_alnum{6,}       -            cfxk_
 flexport       url{40,}                   -            shltm_
 robinhood      uuid                       -            rh-api-
 gcnotify       dotted{70,}                digit        gcntfy-
-valtown        alnum{24,}                 digit        vtwn_
+valtown        url{22,}                   digit        vtwn_
+salad          alnum{40,}                 digit        salad_cloud_user_
+wave           url{26,}                   digit        wave_sn_prod_ wave_ci_prod_
+guardsquare    url{24,}                   digit        gs_appsweep_
+devin          lower{50,}                 digit        cog_
+tolgee         lower{40,}                 digit        tgpak_ tgpat_
+proof          url{24,}                   digit        prf_
+hop            url{30,}                   digit        hop_pat_ ptk_
+onepassword    upper{4}-upper{4}-upper{4}-dotted{30,} -            1PRK-
+arcjet         lower{26}                  digit        ajkey_
+axiom          uuid                       -            xaat- xapt-
+blockprotocol  alnum{30,}.alnum{30,}      -            b10ck5.
+checkout       uuid                       -            sk_ pk_
+composio       url{20}                    apart,mixed  ak_ ck_
+devin          base64{60,}                digit        apk_
+ebay           hex{8}-hex{4}-hex{4}-hex{4}-hex{4,12} -            PRD- SBX-
+exoscale       alnum{24,}                 mixed        EXO
+iterative      uuid                       -            isat_
+localstack     upper{16,}                 digit        LKIA LSIA
+mappedin       alnum{24,}                 mixed        mik_
+minimax        upper{8}-upper{8}-upper{8}-upper{8} -            MINIMAX-
+moneywave      upper{26,36}               digit        ts_
+pangea         lower{30,}                 digit        pts_
+scale          hex{30,}                   -            live_auth_ test_auth_
+sqreen         hex{50,}                   -            org_
+upcloud        upper{26}                  digit        ucat_
+workato        lower{1,6}-eyJdotted{40,}  -            wrk
+miro           url{36,}                   apart,mixed  eyJtaXJv
+mercury        url{30,}                   digit        mercury_production_ mercury_sandbox_
+ory            url{24,}                   digit        ory_st_ ory_at_ ory_rt_ ory_pat_ ory_apikey_ ory_ac_ ory_wak_
+pinterest      dotted{24,}                digit        pina_ pinr_ pinc_
+vkontakte      url{60,}                   -            vk1.a.
+mintlify       alnum{22,}                 digit        mint_ mint_dsc_
 coderabbit     hex{50,}                   -            cr-
 configcat      url{20,}/url{20,}          -            configcat-sdk-1/
 databento      alnum{29}                  apart,mixed  db-
@@ -326,11 +361,11 @@ datastax       alnum{20,}                 -            AstraCS:
 gcp-key        upper{20,}                 digit        GOOG
 github         digit{1,}_dotted{60,}      -            ghs_
 hex            hex{60,}                   -            hxtw_ hxtp_
-openvsx        uuid                       -            ovsxp_
-paystack       lower{4}_lower{30,}        digit        sk_ pk_
+openvsx        uuid                       -            ovsxp_ ovsxat_
+paystack       lower{1,6}_lower{30,}      digit        sk_ pk_
 pushbullet     alnum{32}                  apart,mixed  o.
 tinybird       url{30,}.dotted{20,}       -            p.eyJ
-trendmicro     alnum{28,}:alnum{40,}      digit        tmc1
+trendmicro     alnum{26,}:alnum{40,}      digit        tmc1
 sourcegraph    hex{60,}                   -            slk_
 warpstream     hex{60,}                   -            aks_
 wepay          hex{60,}                   -            PRODUCTION_ STAGE_
@@ -338,10 +373,11 @@ aikido         alnum{16,}                 mixed        AIK_CI_ AIK_
 canva          url{40,}                   digit        cnvca
 shortcut       url{40,}                   digit        sct_rw_ sct_w_ sct_r_ sct_ro_
 tigris         base64{40,}                digit        tsec_
-ubidots        alnum{30,}                 digit        BBUS- BBFF-
-unkey          alnum{20,24}               apart,mixed  key_
-private-key    base64{40,}                -            LS0tLS1CRUdJTiBSU0EgUFJJVkFURS LS0tLS1CRUdJTiBQUklWQVRFI LS0tLS1CRUdJTiBFQyBQUklWQVRF
-private-key    base64{40,}                -            LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg LS0tLS1CRUdJTiBFTkNSWVBURUQg LS0tLS1CRUdJTiBEU0Eg LS0tLS1CRUdJTiBQR1AgUFJJVkFURSBL
+ubidots        alnum{28,}                 digit        BBUS- BBFF-
+unkey          alnum{16,28}               apart,mixed  key_
+private-key    base64{40,}                -            LS0tLS1CRUdJTiBSU0EgUFJJVkFURS LS0tLS1CRUdJTiBQUklWQVRFI
+private-key    base64{40,}                -            LS0tLS1CRUdJTiBFQyBQUklWQVRF LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg
+private-key    base64{40,}                -            LS0tLS1CRUdJTiBFTkNSWVBURUQg LS0tLS1CRUdJTiBEU0Eg LS0tLS1CRUdJTiBQR1AgUFJJVkFURSBL
 """
 
 SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
@@ -393,7 +429,12 @@ SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "password",
         "$",
-        r"(?<![\w$])\$(?:[1256789y]|2[abxy]|gy|apr1|argon2\w{1,2}|scrypt|pbkdf2[\w-]*)\$[\w./$=,+-]{20,}+",
+        r"(?<![\w$])\$(?:[1256789y]|2[abxy]|gy|apr1|argon2\w{1,2}|krb5\w{2,6}|scrypt|pbkdf2[\w-]*)\$[\w./$=,+:@*-]{20,}+",
+    ),
+    (
+        "secret",
+        "$ANSIBLE_VAULT;",
+        r"\$ANSIBLE_VAULT;[\w.;-]{1,40}(?:\s|\\++[nr])++([0-9]{20,80}(?:(?:\s|\\++[nr])++[0-9]{2,80})*+)",
     ),
     ("codeclimate", "CC_TEST_REPORTER_ID", r"CC_TEST_REPORTER_ID[\"']?[ ]?[=:][ ]?[\"']?([0-9a-f]{64})"),
     ("thingsboard", "/api/v1/", r"(?<=/api/v1/)[A-Za-z0-9]{20}(?=/(?:telemetry|attributes|rpc|claim))"),
@@ -427,8 +468,10 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     ("newrelic", "NRAL", r"[0-9a-f]{30,36}NRAL"),
     ("mailchimp", "-us", r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"),
     ("mailgun", "", r"[0-9a-h]{32}-[0-9a-h]{8}-[0-9a-h]{8}(?![0-9a-f-])"),
+    ("tableau", "==:", r"[A-Za-z0-9+/]{22}==:[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
+    ("zhipu", "", r"[0-9a-f]{32}\.(?=[A-Za-z]{0,15}[0-9])(?=[a-z0-9]{0,15}[A-Z])[A-Za-z0-9]{16}(?![\w.])"),
     ("maxmind", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
-    ("azure", "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])"),
+    ("azure", "AZDO", r"[A-Za-z0-9]{70,80}AZDO[A-Za-z0-9]{4,8}(?![A-Za-z0-9])"),
     ("azure", "AzFu", r"[\w-]{44}AzFu[\w-]{4}={0,2}"),
     ("azure", "AzSe", r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}"),
     ("azure", "JQQJ9", r"[A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{20,}+"),
@@ -462,13 +505,19 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
             r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
         ),
     ),
+    # And of this one: a short name and small letters with digits, more than a hash or an id has.
+    (
+        "token",
+        "",
+        r"[a-z][a-z0-9]{1,11}_(?=[0-9a-f]{0,40}[g-z])(?=(?:[a-z]{0,15}[0-9]){4})[a-z0-9]{32,}+(?![\w-])",
+    ),
     # And of this one: short words and a long random body. Ids of requests and payments are shorter, but not those of Vercel.
     (
         "token",
         "",
         (
             r"(?!dpl_|sha[0-9])[A-Za-z][A-Za-z0-9]{1,11}[_.-](?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Z0-9_-]{0,40}[a-z])"
-            r"(?=(?:[A-Za-z_-]{0,32}[0-9]){2})[\w-]{30,}+"
+            r"(?=(?:[A-Za-z_-]{0,32}[0-9]){2})[\w-]{30,}+(?::[\w-]{16,}+)?"
         ),
     ),
 )

@@ -46,7 +46,7 @@ NEAR: Final = 64
 
 # Each is found by a rare letter in it, and what is before that letter is looked up: the search skips all other letters at once.
 _STEMS: Final = re.compile(
-    rb"c(?:o(?:okie|de|ntrase)|r(?:ed|umb)|v[cv]|htwoord(?<=wachtwoord)|e(?<=nonce)|(?<=hmac)|(?<=mnemonic)"
+    rb"c(?:o(?:okie|de|ntrase)|r(?:ed|umb)|ertificate(?<=app.certificate)|v[cv]|htwoord(?<=wachtwoord)|e(?<=nonce)|(?<=hmac)|(?<=mnemonic)"
     rb"|cess(?<=access)(?=[\"']?[ ]?[=:]))|jwt|gin(?<=login)(?=[\"']?[ ]?[=:])"
     rb"|k(?:e(?:y|nnwort|n(?<=token)|rc(?<=dockerc))|ode(?<=gangskode))"
     rb"|p(?:ass|w|hrase|sk|arola|in[=:\"']|(?<=otp)|at(?<=_pat)|i(?<=api)(?:(?=[\"']?[ ]?[=:])|(?=_id)))"

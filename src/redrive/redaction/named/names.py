@@ -41,6 +41,7 @@ class NameMeaning:
 _UNCERTAIN: Final = NameMeaning("secret", certain=False)
 _UNCERTAIN_KEY: Final = NameMeaning("secret", certain=False, or_uuid=True)
 _SECRET: Final = NameMeaning("secret", certain=True)
+_IDS: Final = {**dict.fromkeys(("session", "sess", "api"), _UNCERTAIN), "secret": _UNCERTAIN_KEY}
 _PIN: Final = NameMeaning("pin", certain=True)
 _PASSWORD: Final = NameMeaning("password", certain=True)
 _COOKIE: Final = NameMeaning("cookie", certain=True)
@@ -95,7 +96,7 @@ def _meaning(name: str) -> NameMeaning | None:
     last = parts[-1]
     before = parts[-2] if len(parts) > 1 else ""
     if last in words.HARMLESS_TAILS:
-        return _UNCERTAIN if last == "id" and before in words.SECRET_IDS else None
+        return _IDS.get(before) if last == "id" else None
     found = _by_last_word(last, before)
     if found is None and qualified and _is_any_known(parts):
         # An unknown word follows a secret one, as in `token_github`: only a random value is a secret.

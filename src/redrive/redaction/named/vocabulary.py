@@ -82,6 +82,7 @@ SECRET_PAIRS: Final = frozenset(
         ("answer", "security secret"),
         ("auth", "rediscli redis"),
         ("session", "metabase"),
+        ("certificate", "app"),
         ("pat", "github gitlab gh gl git azure devops ext azdo ghcr bitbucket"),
     )
     for last in lasts.split()
@@ -89,7 +90,6 @@ SECRET_PAIRS: Final = frozenset(
 )
 # `existingSecret: release-db` and `imagePullSecrets` name an object that contains the secret.
 HOLDING_SECRETS: Final = _split("existing pull")
-SECRET_IDS: Final = _split("session secret sess api")
 NEUTRAL_TAILS: Final = _split(
     "value hash hashed plain plaintext text raw old new confirm confirmation encoded encrypted prod production dev"
     " development live test staging stage current previous primary secondary default b base header env bytes hex str again"
