@@ -39,13 +39,12 @@ SHIFTS_PER: Final = 4
 _TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-+/~:$")
 _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
 _RUN: Final = b"x" * RUN_MIN
-_LONG_RUN: Final = b"x" * LONG_RUN_MIN
 _REST: Final = re.compile(r"[\w.+/~:$=-]*+", re.ASCII)
 _REST_BACKWARDS: Final = re.compile(r"[\w.+/~:$=-]{0,80}+", re.ASCII)
-# `self.client.send`, `/srv/app/orders/100`, `db.local:5432/orders`, `2026-11-15T12:00:00Z`: no token is all lower case and dots, a
-# path with a small number or two, or a time.
+# `self.client.send`, `handle_order_100`, `/srv/app/orders/100`, `db.local:5432/orders`, `2026-11-15T12:00:00Z`: no token is a name
+# in lower case, a hash, a path with a small number or two, or a time.
 _NO_TOKEN: Final = re.compile(
-    r"[a-z.]++\Z|(?=[a-z.:-]{0,40}/|[a-z.-]{1,40}:[0-9]{2,4}/)[a-z.:/-]++(?:[0-9]{1,4}[a-z.:/-]*+){0,2}\Z|[0-9TZ:.+-]++\Z"
+    r"[a-z._]++[0-9]{0,3}\Z|(?<!=)[0-9a-f]++\Z|(?=[a-z.:-]{0,40}/|[a-z.-]{1,40}:[0-9]{2,4}/)[a-z.:/-]++(?:[0-9]{1,9}[a-z.:/-]*+){0,2}\Z|[0-9TZ:.+-]++\Z"
 )
 _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
 _PIECES: Final = re.compile("[A-Za-z0-9]+")
@@ -130,11 +129,12 @@ def _patterns(*, is_escaped: bool) -> tuple[tuple[re.Pattern[str], tuple[str, ..
 def redact_tokens(text: str, sentinels: Sentinels) -> str:
     """Replace every provider token."""
     text = _SHAPES.redact(text, sentinels)
-    shape = _shape(text)
-    if _RUN not in shape:
-        return text
-    clean = _LONG_PLACES.redact(text, sentinels) if _LONG_RUN in shape else text
-    return sentinels.replace(clean, _found(clean, shape if clean is text else _shape(clean)))
+    runs = _runs(text)
+    if any(end - start >= LONG_RUN_MIN for start, end in runs):
+        clean = _LONG_PLACES.redact(text, sentinels)
+        runs = runs if clean is text else _runs(clean)
+        text = clean
+    return sentinels.replace(text, _found(text, runs)) if runs else text
 
 
 def _is_issued(token: str) -> bool:
@@ -143,30 +143,37 @@ def _is_issued(token: str) -> bool:
     return sum(map(count_shifts, pieces)) * SHIFTS_PER >= sum(map(len, pieces))
 
 
-def _shape(text: str) -> bytes:
-    """Return a text with one byte for each character, the same for all token characters."""
-    return text.encode("latin-1", "replace").translate(_SHAPE)
-
-
-def _found(text: str, shape: bytes) -> Iterator[tuple[int, int, str]]:
-    """Yield the tokens in the long runs of a text."""
-    patterns = _patterns(is_escaped="\\" in text or "%" in text)
-    done = 0
+def _runs(text: str) -> list[tuple[int, int]]:
+    """Return the long runs of token characters that may contain a token."""
+    # One byte for each character, the same for all token characters.
+    shape = text.encode("latin-1", "replace").translate(_SHAPE)
+    runs: list[tuple[int, int]] = []
     run = shape.find(_RUN)
     while run >= 0:
         end = shape.find(b" ", run)
         end = len(text) if end < 0 else end
         if not _NO_TOKEN.match(text, run, end):
-            if text[run - 1 : run] == "=":
-                before = _REST_BACKWARDS.match(text[max(done, run - 80) : run][::-1])
-                run -= before.end() if before else 0
-            if text.startswith("=", end) and (rest := _REST.match(text, end)):
-                end = rest.end()
-            for pattern, providers in patterns if end - run >= LONG_RUN_MIN else patterns[:1]:
-                for found in pattern.finditer(text, run, end):
-                    kind = providers[(found.lastindex or 1) - 1]
-                    if kind == "token" and not _is_issued(found[0]):
-                        continue
-                    yield *found.span(), kind
-                    done = run = found.end()
+            runs.append((run, end))
         run = shape.find(_RUN, end)
+    return runs
+
+
+def _found(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
+    """Yield the tokens in the long runs of a text."""
+    patterns = _patterns(is_escaped="\\" in text or "%" in text)
+    done = 0
+    for run, end in runs:
+        if run < done:
+            continue
+        if text[run - 1 : run] == "=":
+            before = _REST_BACKWARDS.match(text[max(done, run - 80) : run][::-1])
+            run -= before.end() if before else 0
+        if text.startswith("=", end) and (rest := _REST.match(text, end)):
+            end = rest.end()
+        for pattern, providers in patterns if end - run >= LONG_RUN_MIN else patterns[:1]:
+            for found in pattern.finditer(text, run, end):
+                kind = providers[(found.lastindex or 1) - 1]
+                if kind != "token" or _is_issued(found[0]):
+                    yield *found.span(), kind
+                    run = found.end()
+        done = end

@@ -396,6 +396,8 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "asic ",
         r"(?<=\b[Bb]asic )(?=[A-Za-z+/]{0,80}[0-9=])(?=[A-Z0-9+/]{0,80}[a-z])(?=[a-z0-9+/]{0,80}[A-Z])[A-Za-z0-9+/]{7,}+=*+",
     ),
+    ("secret", ",v1=", r"(?<=,v1=)[0-9a-f]{64}(?![0-9a-f])"),
+    ("codeclimate", "CC_TEST_REPORTER_ID", r"CC_TEST_REPORTER_ID[\"']?[ ]?[=:][ ]?[\"']?([0-9a-f]{64})"),
     # What Bundler sends to the server of a gem, by the host in the name of the variable.
     ("secret", "BUNDLE_", r"\bBUNDLE_[A-Z0-9_]{2,80}__[A-Z]{2,12}[\"']?[ ]?[=:][ ]?[\"']?([\w.:~+/-]{12,})"),
     # A URL in percent encoding: the password between the user and the host.
@@ -436,7 +438,6 @@ SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
         "$ANSIBLE_VAULT;",
         r"\$ANSIBLE_VAULT;[\w.;-]{1,40}(?:\s|\\++[nr])++([0-9]{20,80}(?:(?:\s|\\++[nr])++[0-9]{2,80})*+)",
     ),
-    ("codeclimate", "CC_TEST_REPORTER_ID", r"CC_TEST_REPORTER_ID[\"']?[ ]?[=:][ ]?[\"']?([0-9a-f]{64})"),
     ("thingsboard", "/api/v1/", r"(?<=/api/v1/)[A-Za-z0-9]{20}(?=/(?:telemetry|attributes|rpc|claim))"),
     ("roblox", "|WARNING:-DO-NOT-SHARE", r"_\|WARNING:-DO-NOT-SHARE[^|\n]{0,200}+\|_[0-9A-F]{60,}+"),
     ("twitter", "AAAAAAAAAAAAAAAAAAAA", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
@@ -444,7 +445,6 @@ SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("telegram", "elegram", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
     ("telegram", "Bot(", r"(?<=Bot\([\"'])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
     ("meta", "|", r"(?<![\w.-])[0-9]{15,16}\|[\w-]{27,40}(?![\w-])"),
-    ("secret", ",v1=", r"(?<=,v1=)[0-9a-f]{64}(?![0-9a-f])"),
     (
         "webhook",
         "hook",
