@@ -44,7 +44,7 @@ _REST_BACKWARDS: Final = re.compile(r"[\w.+/~:$=-]{0,80}+", re.ASCII)
 # `self.client.send`, `handle_order_100`, `/srv/app/orders/100`, `db.local:5432/orders`, `2026-11-15T12:00:00Z`: no token is a name
 # in lower case, a hash, a path with a small number or two, or a time.
 _NO_TOKEN: Final = re.compile(
-    r"[a-z._]++[0-9]{0,3}\Z|(?<!=)[0-9a-f]++\Z|(?=[a-z.:-]{0,40}/|[a-z.-]{1,40}:[0-9]{2,4}/)[a-z.:/-]++(?:[0-9]{1,9}[a-z.:/-]*+){0,2}\Z|[0-9TZ:.+-]++\Z"
+    r"[a-z._]++[0-9]{0,9}\Z|(?<!=)[0-9a-f]++\Z|(?=[a-z.:-]{0,40}/|[a-z.-]{1,40}:[0-9]{2,4}/)[a-z.:/-]++(?:[0-9]{1,9}[a-z.:/-]*+){0,2}\Z|[0-9TZ:.+-]++\Z"
 )
 _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
 _PIECES: Final = re.compile("[A-Za-z0-9]+")
@@ -84,19 +84,26 @@ def _body_pattern(body: str) -> str:
     return "".join(parts)
 
 
-def _row_pattern(row: TokenEntry) -> str:
-    """Return the pattern of a row after its first character."""
+def _row_pattern(row: TokenEntry, rests: list[str]) -> str:
+    """Return the pattern of a row after the first character of its prefixes, given the rests of them."""
     apart = r"(?:(?<![\w.-].)|(?<=\\[nrt].))" if "apart" in row.checks else ""
     checks = "".join(CHECKS[check] for check in row.checks if check != "apart")
-    return f"{apart}{re.escape(row.prefix[1:])}{checks}{_body_pattern(row.body)}"
+    return f"{apart}(?:{'|'.join(rests)}){checks}{_body_pattern(row.body)}()"
+
+
+def _grouped() -> dict[TokenEntry, list[str]]:
+    """Return the rows, with only the first character of their prefixes, and the rests of these; long prefixes come first."""
+    rows: dict[TokenEntry, list[str]] = {}
+    for row in sorted(formats(), key=lambda row: (row.prefix[0], -len(row.prefix))):
+        rows.setdefault(row._replace(prefix=row.prefix[0]), []).append(re.escape(row.prefix[1:]))
+    return rows
 
 
 _BOUNDARY: Final = "(?<![A-Za-z0-9])"
 # In escaped text a token may also start after an escaped line end or a percent-encoded character.
 _ESCAPES: Final = r"(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9a-f]{2})|(?<=\\x[0-9a-f]{2})"
-# Longer prefixes come first. Grouped by their first character, so that the engine skips most of them at once; an empty group
-# marks the row that matched.
-_ROWS: Final = sorted(formats(), key=lambda row: (row.prefix[0], -len(row.prefix)))
+# By their first character, so that the engine skips most of them at once; an empty group marks the row that matched.
+_ROWS: Final = _grouped()
 _PROVIDERS: Final = tuple(row.provider for row in _ROWS)
 _UNMARKED: Final = tuple((kind, pattern) for kind, needle, pattern in LONG_SHAPES if not needle)
 _LONG_PROVIDERS: Final = tuple(kind for kind, _ in _UNMARKED)
@@ -116,7 +123,7 @@ def _patterns(*, is_escaped: bool) -> tuple[tuple[re.Pattern[str], tuple[str, ..
     Compiled when the first text needs them, because that takes some milliseconds.
     """
     rows = "|".join(
-        f"{re.escape(first)}(?:{'|'.join(_row_pattern(row) + '()' for row in group)})"
+        f"{re.escape(first)}(?:{'|'.join(_row_pattern(row, _ROWS[row]) for row in group)})"
         for first, group in groupby(_ROWS, key=lambda row: row.prefix[0])
     )
     shapes = "|".join(f"{pattern}()" for _, pattern in _UNMARKED)
