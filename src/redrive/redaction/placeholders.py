@@ -15,7 +15,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from redrive.redaction.formats.tokens import LONG_SHAPES, PREFIXES, SHAPES, SHAPES_IN_RUNS
+from redrive.redaction.formats.shapes import LONG_SHAPES, SHAPES, SHAPES_IN_RUNS
+from redrive.redaction.formats.tokens import PREFIXES
 
 SENTINEL: Final = "\U000f0000-\U000ffffd"
 """The range of sentinels, for use inside a character class."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every row of the table of formats, drawn at random, in the six contexts where secrets are found; and formats written by hand."""
+"""Every row of the table of formats, drawn at random, in the six contexts where secrets are found."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ CONTEXTS: dict[str, Callable[[str], str]] = {
 ALPHABETS = {
     "digit": string.digits,
     "hex": "0123456789abcdef",
+    "upper_hex": "0123456789ABCDEF",
     "lower": string.ascii_lowercase + string.digits,
     "upper": string.ascii_uppercase + string.digits,
     "alnum": string.ascii_letters + string.digits,
@@ -86,55 +87,6 @@ def test_hides_the_formats_of_the_table(context: str) -> None:
     missed = [secret for secret in secrets if survives(secret, redact_text(CONTEXTS[context](secret)))]
 
     assert len(missed) <= (1 - RECALL_MIN) * len(secrets), missed
-
-
-def _of(prefix: str, signs: str, count: int, suffix: str = "") -> Callable[[random.Random], str]:
-    return lambda draw: prefix + "".join(draw.choices(signs, k=count)) + suffix
-
-
-LOWER, UPPER, ALNUM = ALPHABETS["lower"], ALPHABETS["upper"], ALPHABETS["alnum"]
-BY_HAND: dict[str, Callable[[random.Random], str]] = {
-    "1Password key": lambda draw: (
-        "A3-" + "-".join("".join(draw.choices(UPPER, k=k)) for k in (6, 6, 5, 5, 5, 5))
-    ),
-    "1Password service account": _of("ops_eyJ", ALPHABETS["base64"], 260, "="),
-    "Artifactory key": _of("AKCp", ALNUM, 69),
-    "Artifactory reference": _of("cmVmd", ALNUM, 59),
-    "Bedrock, long": _of("ABSK", ALPHABETS["base64"], 120, "=="),
-    "Bedrock, short": _of("bedrock-api-key-", ALNUM, 28),
-    "Dynatrace": lambda draw: f"dt0c01.{_of('', LOWER, 24)(draw)}.{_of('', LOWER, 64)(draw)}",
-    "Flutterwave": _of("FLWSECK_TEST-", "abcdefgh0123456789", 32, "-X"),
-    "Flutterwave encryption": _of("FLWSECK_TEST-", "abcdefgh0123456789", 12),
-    "Frame.io": _of("fio-u-", LOWER + "-_=", 64),
-    "Harness": lambda draw: (
-        f"pat.{_of('', ALNUM, 22)(draw)}.{_of('', ALNUM, 24)(draw)}.{_of('', ALNUM, 20)(draw)}"
-    ),
-    "Terraform Cloud": lambda draw: f"{_of('', LOWER, 14)(draw)}.atlasv1.{_of('', LOWER + '-_=', 62)(draw)}",
-    "Okta": _of("00", ALNUM + "_-=", 39, "a"),
-    "SendGrid": _of("SG.", LOWER + "=_-.", 65, "a"),
-    "SettleMint": _of("sm_pat_", ALNUM, 16),
-    "Square": _of("EAAA", ALNUM + "_-", 59, "a"),
-    "Square, short": _of("sq0atp-", ALNUM + "_-", 22),
-    "Twilio": _of("SK", "0123456789abcdefABCDEF", 32),
-    "Vault, legacy": _of("s.", LOWER, 24),
-    "Doppler": _of("dp.pt.", LOWER, 43),
-    "Azure AD": lambda draw: f"{_of('', ALNUM, 3)(draw)}8Q~{_of('', ALNUM + '_~.-', 33)(draw)}a",
-    "MaxMind": lambda draw: f"{_of('', ALNUM, 6)(draw)}_{_of('', ALNUM, 29)(draw)}_mmk",
-    "Authress": lambda draw: (
-        f"sc_{_of('', LOWER, 20)(draw)}.{_of('', LOWER, 4)(draw)}.acc_{_of('', LOWER, 16)(draw)}.{_of('', ALNUM, 60)(draw)}"
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", BY_HAND)
-def test_hides_formats_that_leaked_once(kind: str) -> None:
-    draw = random.Random(kind)
-    secrets = [BY_HAND[kind](draw) for _ in range(30)]
-    texts = [(secret, carrier(secret)) for secret in secrets for carrier in CONTEXTS.values()]
-
-    missed = [text for secret, text in texts if survives(secret, redact_text(text))]
-
-    assert len(missed) <= 0.01 * len(texts), missed
 
 
 @pytest.mark.parametrize(

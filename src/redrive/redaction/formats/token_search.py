@@ -15,14 +15,8 @@ from functools import cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from redrive.redaction.formats.tokens import (
-    ALPHABETS,
-    CHECKS,
-    LONG_SHAPES,
-    PREFIXES,
-    SHAPES,
-    SHAPES_IN_RUNS,
-)
+from redrive.redaction.formats.shapes import LONG_SHAPES, SHAPES, SHAPES_IN_RUNS
+from redrive.redaction.formats.tokens import ALPHABETS, CHECKS, PREFIXES
 from redrive.redaction.named.values import count_shifts
 from redrive.redaction.placeholders import Sentinels
 from redrive.redaction.places import Place, Places
@@ -44,7 +38,8 @@ _REST_BACKWARDS: Final = re.compile(r"[\w.+/~:$=-]{0,80}+", re.ASCII)
 # `self.client.send`, `handle_order_100`, `/srv/app/orders/100`, `db.local:5432/orders`, `2026-11-15T12:00:00Z`: no token is a name
 # in lower case, a hash, a path with a small number or two, or a time.
 _NO_TOKEN: Final = re.compile(
-    r"[a-z._]++[0-9]{0,9}\Z|(?<!=)[0-9a-f]++\Z|(?=[a-z.:-]{0,40}/|[a-z.-]{1,40}:[0-9]{2,4}/)[a-z.:/-]++(?:[0-9]{1,9}[a-z.:/-]*+){0,2}\Z|[0-9TZ:.+-]++\Z"
+    r"[a-z._]++[0-9]{0,9}\Z|(?<![=|])[0-9a-f]++\Z|[0-9TZ:.+-]++\Z"
+    r"|(?=[a-z.:-]{0,40}/|[a-z.-]{1,40}:[0-9]{2,4}/)[a-z.:/-]++(?:[0-9]{1,9}[a-z.:/-]*+){0,2}\Z"
 )
 _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
 _PIECES: Final = re.compile("[A-Za-z0-9]+")
@@ -165,18 +160,23 @@ def _runs(text: str) -> list[tuple[int, int]]:
     return runs
 
 
+def _across_equals(text: str, floor: int, start: int, end: int) -> tuple[int, int]:
+    """Return a run with what an equals sign joins to it on either side."""
+    if text[start - 1 : start] == "=":
+        before = _REST_BACKWARDS.match(text[max(floor, start - 80) : start][::-1])
+        start -= before.end() if before else 0
+    rest = _REST.match(text, end)
+    return start, rest.end() if rest else end
+
+
 def _found(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
     """Yield the tokens in the long runs of a text."""
     patterns = _patterns(is_escaped="\\" in text or "%" in text)
     done = 0
-    for run, end in runs:
-        if run < done:
+    for span in runs:
+        if span[0] < done:
             continue
-        if text[run - 1 : run] == "=":
-            before = _REST_BACKWARDS.match(text[max(done, run - 80) : run][::-1])
-            run -= before.end() if before else 0
-        if text.startswith("=", end) and (rest := _REST.match(text, end)):
-            end = rest.end()
+        run, end = _across_equals(text, done, *span)
         for pattern, providers in patterns if end - run >= LONG_RUN_MIN else patterns[:1]:
             for found in pattern.finditer(text, run, end):
                 kind = providers[(found.lastindex or 1) - 1]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the keys and tokens that providers issue: prefix, alphabet, length, check and provider.
+"""The table of the keys and tokens that providers issue: prefix, alphabet, length, check and provider.
 
-Only the tables; `token_search.py` finds them. The facts come from the providers' own documentation and from what public secret
-scanners list. A length is the shortest that the provider has issued, or a little less, because a secret may be cut off.
+Only the table; `token_search.py` finds them, and `shapes.py` lists those without a fixed beginning. The facts come from the
+providers' own documentation and from what public secret scanners list. A length is the shortest that the provider has issued, or
+a little less, because a secret may be cut off.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ gcp-key        url{20,}                   -            GOCSPX-
 gcp-key        dotted{20,}                -            ya29.
 gcp-key        url{30,}                   apart        1//0
 gcp-key        url{60,}                   apart        4/0A
+gcp-key        upper{20,}                 digit        GOOG
 digitalocean   hex{40,}                   -            doo_v1_ dop_v1_ dor_v1_ dos_v1_
 digitalocean   upper{16}                  -            DO00
 alibaba        alnum{12,26}               digit        LTAI
@@ -101,12 +103,15 @@ infisical      uuid.dotted{16,}           -            st.
 onepassword    base64{40,}                -            ops_eyJ
 onepassword    upper{6}-upper{6}-upper{5}-upper{5}-upper{5}-upper{5} -            A3-
 onepassword    upper{6}-upper{11}-upper{5}-upper{5}-upper{5} -            A3-
+onepassword    upper{4}-upper{4}-upper{4}-dotted{19,} -            1PRK-
 bitwarden      uuid.alnum{30}:base64{20,} -            0.
 unkey          alnum{20,}                 digit        unkey_
+unkey          alnum{16,28}               apart,mixed  key_
 stytch         padded{30,}                -            secret-live- secret-test-
 age-key        upper{50,}                 -            AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1
 github         alnum{30,}                 -            ghp_ gho_ ghu_ ghs_ ghr_
 github         url{30,}                   -            github_pat_
+github         digit{1,}_dotted{60,}      -            ghs_
 gitlab         dotted{18,}                -            glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt-
 gitlab         dotted{18,}                -            glagent- glsoat- gloas- glffct- glwt-
 gitlab         url{20,}                   -            GR1348941
@@ -144,6 +149,7 @@ midtrans       url{10,}                   digit        Mid-server- SB-Mid-server
 omise          alnum{17,}                 digit        skey_ skey_test_ skey_live_
 xendit         alnum{40,}                 -            xnd_production_ xnd_development_
 checkout       alnum{20,}                 -            sk_sbox_
+checkout       uuid                       -            sk_ pk_
 paypal         url{60,}                   -            A21AA
 gocardless     url{40}                    three        live_ sandbox_
 mollie         alnum{30,}                 three        live_ test_
@@ -272,6 +278,8 @@ clojars        alnum{50,}                 -            CLOJARS_
 packagist      alnum{3,}_alnum{20,}       digit        packagist_
 packagist      url{40,}                   -            packagist_
 docker         url{20,}                   -            dckr_pat_ dckr_oat_
+docker         lower{40,}-lower{20,}      -            SWMTKN-1-
+docker         base64{40,}                -            SWMKEY-1-
 artifactory    alnum{60,}                 -            AKCp
 artifactory    alnum{50,}                 -            cmVmd
 tailscale      url{16,}                   -            tskey-
@@ -280,6 +288,7 @@ circleci       url{30,}                   -            CCIPAT_ CCIPRJ_
 buildkite      url{36,}                   digit        bkua_ bkct_ bkat_ bkar_ bkaj_
 sourcegraph    alnum{16,}_hex{36,}        -            sgp_
 sourcegraph    hex{36,}                   -            sgp_local_ sgp_
+sourcegraph    hex{60,}                   -            slk_
 prefect        alnum{36}                  -            pnu_ pna_
 sonar          url{40}                    -            squ_ sqp_ sqa_
 stackhawk      alnum{20}.alnum{20}        -            hawk.
@@ -292,8 +301,6 @@ adobe          url{32}                    -            p8e-
 intra          hex{60,}                   -            s-s4t2ud- s-s4t2af-
 definednet     padded{60,}                -            dnkey-
 openshift      url{40,}                   -            sha256~
-docker         lower{40,}-lower{20,}      -            SWMTKN-1-
-docker         base64{40,}                -            SWMKEY-1-
 rancher        lower{5}:lower{50,}        -            token-
 portainer      base64{36,}                digit        ptr_
 netbird        alnum{36}                  -            nbp_
@@ -304,6 +311,7 @@ okta           padded{40}                 apart,mixed  00
 telnyx         url{44,}                   apart,digit  KEY
 ionic          alnum{40,}                 digit        ion_
 localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
+localstack     upper{16,}                 digit        LKIA LSIA
 ethplorer      alnum{5}-alnum{7}-alnum{5} -            EK-
 wallet         alnum{100,}                -            xprv yprv zprv tprv
 nostr          lower{58}                  -            nsec1
@@ -325,20 +333,17 @@ salad          alnum{40,}                 digit        salad_cloud_user_
 wave           url{26,}                   digit        wave_sn_prod_ wave_ci_prod_
 guardsquare    url{24,}                   digit        gs_appsweep_
 devin          lower{50,}                 digit        cog_
+devin          base64{60,}                digit        apk_
 tolgee         lower{40,}                 digit        tgpak_ tgpat_
 proof          url{24,}                   digit        prf_
 hop            url{30,}                   digit        hop_pat_ ptk_
-onepassword    upper{4}-upper{4}-upper{4}-dotted{30,} -            1PRK-
 arcjet         lower{26}                  digit        ajkey_
 axiom          uuid                       -            xaat- xapt-
 blockprotocol  alnum{30,}.alnum{30,}      -            b10ck5.
-checkout       uuid                       -            sk_ pk_
 composio       url{20}                    apart,mixed  ak_ ck_
-devin          base64{60,}                digit        apk_
 ebay           hex{8}-hex{4}-hex{4}-hex{4}-hex{4,12} -            PRD- SBX-
 exoscale       alnum{24,}                 mixed        EXO
 iterative      uuid                       -            isat_
-localstack     upper{16,}                 digit        LKIA LSIA
 mappedin       alnum{24,}                 mixed        mik_
 minimax        upper{8}-upper{8}-upper{8}-upper{8} -            MINIMAX-
 moneywave      upper{26,36}               digit        ts_
@@ -358,15 +363,12 @@ configcat      url{20,}/url{20,}          -            configcat-sdk-1/
 databento      alnum{29}                  apart,mixed  db-
 datastax       alnum{20,}:hex{60,}        -            AstraCS:
 datastax       alnum{20,}                 -            AstraCS:
-gcp-key        upper{20,}                 digit        GOOG
-github         digit{1,}_dotted{60,}      -            ghs_
 hex            hex{60,}                   -            hxtw_ hxtp_
 openvsx        uuid                       -            ovsxp_ ovsxat_
 paystack       lower{1,6}_lower{30,}      digit        sk_ pk_
 pushbullet     alnum{32}                  apart,mixed  o.
 tinybird       url{30,}.dotted{20,}       -            p.eyJ
 trendmicro     alnum{26,}:alnum{40,}      digit        tmc1
-sourcegraph    hex{60,}                   -            slk_
 warpstream     hex{60,}                   -            aks_
 wepay          hex{60,}                   -            PRODUCTION_ STAGE_
 aikido         alnum{16,}                 mixed        AIK_CI_ AIK_
@@ -374,150 +376,8 @@ canva          url{40,}                   digit        cnvca
 shortcut       url{40,}                   digit        sct_rw_ sct_w_ sct_r_ sct_ro_
 tigris         base64{40,}                digit        tsec_
 ubidots        alnum{28,}                 digit        BBUS- BBFF-
-unkey          alnum{16,28}               apart,mixed  key_
 private-key    base64{40,}                -            LS0tLS1CRUdJTiBSU0EgUFJJVkFURS LS0tLS1CRUdJTiBQUklWQVRFI
 private-key    base64{40,}                -            LS0tLS1CRUdJTiBFQyBQUklWQVRF LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg
-private-key    base64{40,}                -            LS0tLS1CRUdJTiBFTkNSWVBURUQg LS0tLS1CRUdJTiBEU0Eg LS0tLS1CRUdJTiBQR1AgUFJJVkFURSBL
+private-key    base64{40,}                -            LS0tLS1CRUdJTiBFTkNSWVBURUQg LS0tLS1CRUdJTiBEU0Eg
+private-key    base64{40,}                -            LS0tLS1CRUdJTiBQR1AgUFJJVkFURSBL
 """
-
-SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
-    # The kind, a part that every such text has, and the pattern, whose last group is the secret if it has one.
-    ("slack", "xox", r"(?<![A-Za-z0-9])xox[a-z]-[\w-]{8,}+"),
-    # The address of a MySQL server in Go: `user:password@tcp(host)/name`.
-    ("url-credentials", "@tcp(", r"(?<=\w:)(?![$<{%])[^\s:@/'\"]{1,128}+(?=@tcp\()"),
-    (
-        "authorization",
-        "earer ",
-        r"(?<=\b[Bb]earer )(?:(?=[A-Za-z_.~+/-]{0,80}[0-9])[\w.~+/-]{10,}+=*+|[\w-]{3,}+\.[\w-]{3,}+\.[\w-]{3,}+)",
-    ),
-    # The credentials of basic authentication are base64: both cases, and a digit or padding.
-    (
-        "authorization",
-        "asic ",
-        r"(?<=\b[Bb]asic )(?=[A-Za-z+/]{0,80}[0-9=])(?=[A-Z0-9+/]{0,80}[a-z])(?=[a-z0-9+/]{0,80}[A-Z])[A-Za-z0-9+/]{7,}+=*+",
-    ),
-    ("secret", ",v1=", r"(?<=,v1=)[0-9a-f]{64}(?![0-9a-f])"),
-    ("codeclimate", "CC_TEST_REPORTER_ID", r"CC_TEST_REPORTER_ID[\"']?[ ]?[=:][ ]?[\"']?([0-9a-f]{64})"),
-    # What Bundler sends to the server of a gem, by the host in the name of the variable.
-    ("secret", "BUNDLE_", r"\bBUNDLE_[A-Z0-9_]{2,80}__[A-Z]{2,12}[\"']?[ ]?[=:][ ]?[\"']?([\w.:~+/-]{12,})"),
-    # A URL in percent encoding: the password between the user and the host.
-    (
-        "url-credentials",
-        "%40",
-        r"%3[aA]%2[fF]%2[fF](?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64})%3[aA]((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40",
-    ),
-    (
-        "private-key",
-        "Private-Lines: ",
-        r"Private-Lines: \d{1,3}(?:\s|\\++[nr])++([A-Za-z0-9+/=]{1,80}+(?:(?:\s|\\++[nr])++[A-Za-z0-9+/=]{1,80}+(?![^\s\\]))*+)",
-    ),
-)
-
-SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
-    # The same, but every match has a long run of token characters, and a text without one is not searched for them.
-    (
-        "azure",
-        "==",
-        r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}(?:\+AMC|\+ASt|\+ABa|ACDb|APIM)[A-Za-z0-9+/]{4,6}==",
-    ),
-    # The keys of other Azure services have the name of the service inside.
-    *(
-        ("azure", service, rf"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{33,34}}{service}[A-P][A-Za-z0-9+/]{{5}}=")
-        for service in ("AZEG", "AIoT", "AzCa", "ASb", "AEh", "ARm")
-    ),
-    ("azure", "+ACR", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9+/]{6}"),
-    ("salesforce", "00D", r"(?<![A-Za-z0-9])00D[A-Za-z0-9]{12,15}![\w.]{60,}+"),
-    # A hash of a password, as crypt writes it.
-    (
-        "password",
-        "$",
-        r"(?<![\w$])\$(?:[1256789y]|2[abxy]|gy|apr1|argon2\w{1,2}|krb5\w{2,6}|scrypt|pbkdf2[\w-]*)\$[\w./$=,+:@*-]{20,}+",
-    ),
-    (
-        "secret",
-        "$ANSIBLE_VAULT;",
-        r"\$ANSIBLE_VAULT;[\w.;-]{1,40}(?:\s|\\++[nr])++([0-9]{20,80}(?:(?:\s|\\++[nr])++[0-9]{2,80})*+)",
-    ),
-    ("thingsboard", "/api/v1/", r"(?<=/api/v1/)[A-Za-z0-9]{20}(?=/(?:telemetry|attributes|rpc|claim))"),
-    ("roblox", "|WARNING:-DO-NOT-SHARE", r"_\|WARNING:-DO-NOT-SHARE[^|\n]{0,200}+\|_[0-9A-F]{60,}+"),
-    ("twitter", "AAAAAAAAAAAAAAAAAAAA", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
-    ("telegram", "bot", r"(?:(?<=/bot)|(?<=%2Fbot))[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
-    ("telegram", "elegram", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
-    ("telegram", "Bot(", r"(?<=Bot\([\"'])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
-    ("meta", "|", r"(?<![\w.-])[0-9]{15,16}\|[\w-]{27,40}(?![\w-])"),
-    (
-        "webhook",
-        "hook",
-        (
-            r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/+-]{16,}+"
-            r"|(?<=/hooks/)[a-z0-9]{26}(?![\w-])"
-            r"|(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"
-            r"|(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"
-            r"|(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"
-            r"|(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"
-            r"|(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"
-            r"|(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"
-        ),
-    ),
-)
-
-LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
-    # Tokens without a fixed beginning, in long runs of characters only. Those without a fixed part, or with an equals sign that may
-    # end the run early, are tried in every long run.
-    ("terraform", "", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
-    ("newrelic", "NRAL", r"[0-9a-f]{30,36}NRAL"),
-    ("mailchimp", "-us", r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"),
-    ("mailgun", "", r"[0-9a-h]{32}-[0-9a-h]{8}-[0-9a-h]{8}(?![0-9a-f-])"),
-    ("tableau", "==:", r"[A-Za-z0-9+/]{22}==:[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
-    ("zhipu", "", r"[0-9a-f]{32}\.(?=[A-Za-z]{0,15}[0-9])(?=[a-z0-9]{0,15}[A-Z])[A-Za-z0-9]{16}(?![\w.])"),
-    ("maxmind", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
-    ("azure", "AZDO", r"[A-Za-z0-9]{70,80}AZDO[A-Za-z0-9]{4,8}(?![A-Za-z0-9])"),
-    ("azure", "AzFu", r"[\w-]{44}AzFu[\w-]{4}={0,2}"),
-    ("azure", "AzSe", r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}"),
-    ("azure", "JQQJ9", r"[A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{20,}+"),
-    # The older tokens of Azure DevOps are just 32 bytes in base32.
-    ("azure", "", r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])"),
-    ("azure-secret", "Q~", r"[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
-    ("gcp-key", ":APA91b", r"[\w-]{11}:APA91b[\w-]{60,}+"),
-    ("dropbox", "", r"(?=[A-Za-z]{0,10}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}"),
-    ("telegram", ":A", r"[0-9]{6,16}:A[\w-]{28,}+"),
-    ("discord", "", r"[MNO](?:(?<![\w.-].)|(?<=\\[nrt].))[\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,45}"),
-    ("deepl", ":fx", r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}:fx\b"),
-    ("webex", "_P", r"[A-Za-z0-9]{64}_P[A-Z0-9]{3}_[0-9a-f]{8}-[0-9a-f-]{27}"),
-    ("rapidapi", "msh", r"[0-9a-f]{10}msh[0-9a-f]{15}p1[0-9a-f]{6}jsn[0-9a-f]{12}"),
-    ("ably", "", r"[\w-]{5,7}\.[\w-]{6}:(?=[\w-]{0,40}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{43}(?![\w-])"),
-    # What a node joins a cluster with: `abcdef.0123456789abcdef`, but with letters after f, and more than one digit.
-    (
-        "kubernetes",
-        "",
-        (
-            r"(?=[a-z0-9]{6}\.(?:[a-z]{0,15}[0-9]){3}|[a-z]{0,5}[0-9][a-z0-9]{0,5}\.(?:[a-z]{0,15}[0-9]){2})"
-            r"[a-z0-9]{6}(?<![\w.-].{6})\.(?=[0-9a-f]{0,15}[g-z])[a-z0-9]{16}(?![\w.-])"
-        ),
-    ),
-    ("truenas", "", r"[0-9]{1,2}-(?=[a-z0-9]{0,40}[A-Z])[A-Za-z0-9]{64}(?!\w)"),
-    # Any other issuer of this common form: a short name, a word for the kind, a body. The words of a name in code are short.
-    (
-        "token",
-        "",
-        (
-            r"(?:[a-z]{2,10}_(?:[a-z]{2,10}_)?(?:live|test|prod|production|sandbox|pat|oat|sk|api|v[0-9]|secret|token|apikey|key)|apikey|secret)_(?=[A-Za-z_.-]{0,64}[0-9])"
-            r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
-        ),
-    ),
-    # And of this one: a short name and small letters with digits, more than a hash or an id has.
-    (
-        "token",
-        "",
-        r"[a-z][a-z0-9]{1,11}_(?=[0-9a-f]{0,40}[g-z])(?=(?:[a-z]{0,15}[0-9]){4})[a-z0-9]{32,}+(?![\w-])",
-    ),
-    # And of this one: short words and a long random body. Ids of requests and payments are shorter, but not those of Vercel.
-    (
-        "token",
-        "",
-        (
-            r"(?!dpl_|sha[0-9])[A-Za-z][A-Za-z0-9]{1,11}[_.-](?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Z0-9_-]{0,40}[a-z])"
-            r"(?=(?:[A-Za-z_-]{0,32}[0-9]){2})[\w-]{30,}+(?::[\w-]{16,}+)?"
-        ),
-    ),
-)

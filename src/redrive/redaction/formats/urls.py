@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find credentials inside URLs: `scheme://user:password@host`, `scheme://:password@host` and `scheme://token@host`.
 
-Scheme, user name, host and path stay. `assignments.py` handles secret query parameters, `tokens.py` webhook addresses.
+Scheme, user name, host and path stay. `assignments.py` handles secret query parameters, `shapes.py` webhook addresses.
 """
 
 from __future__ import annotations

@@ -126,7 +126,11 @@ _PLACES: Final[tuple[tuple[str, str, str], ...]] = (
     (" login ", r"\b(?:cargo|vault) login\b", rf"login (?![-\w]{{1,32}}=)({_WORD})"),
     ("mc alias set", r"\bmc alias set\b", rf"set \S{{1,64}} \S{{1,128}} \S{{1,64}} ({_WORD})"),
     ("from-literal", r"--from-literal\b", rf"literal[ =]['\"]?[\w.-]{{1,64}}=({_WORD})"),
-    ("SecureString", r"\bConvertTo-SecureString\b", rf"SecureString (?:-String )?(?![-(]|['\"]?\$)(?:\\{{1,3}}[\"'](?=\w))?({_STRING}|{_WORD})"),
+    (
+        "SecureString",
+        r"\bConvertTo-SecureString\b",
+        rf"SecureString (?:-String )?(?![-(]|['\"]?\$)(?:\\{{1,3}}[\"'](?=\w))?({_STRING}|{_WORD})",
+    ),
     # The constructor of credentials: the string after the user is the password.
     ("Credential", r"\b\w{0,24}Credentials?\((?=\\{0,3}[\"'])", rf"{_NEXT_STRING}({_STRING})"),
     ("schtasks", r"\bschtasks\b", rf"/rp ({_WORD})"),

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of secrets that have a format but no fixed beginning: a part in the middle, an end, or what is around them.
+
+A row is the kind, a part that every such text has, and the pattern, whose last group is the secret if it has one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
+    ("slack", "xox", r"(?<![A-Za-z0-9])xox[a-z]-[\w-]{8,}+"),
+    # The address of a MySQL server in Go: `user:password@tcp(host)/name`.
+    ("url-credentials", "@tcp(", r"(?<=\w:)(?![$<{%])[^\s:@/'\"]{1,128}+(?=@tcp\()"),
+    (
+        "authorization",
+        "earer ",
+        r"(?<=\b[Bb]earer )(?:(?=[A-Za-z_.~+/-]{0,80}[0-9])[\w.~+/-]{10,}+=*+|[\w-]{3,}+\.[\w-]{3,}+\.[\w-]{3,}+)",
+    ),
+    # The credentials of basic authentication are base64: both cases, and a digit or padding.
+    (
+        "authorization",
+        "asic ",
+        r"(?<=\b[Bb]asic )(?=[A-Za-z+/]{0,80}[0-9=])(?=[A-Z0-9+/]{0,80}[a-z])(?=[a-z0-9+/]{0,80}[A-Z])[A-Za-z0-9+/]{7,}+=*+",
+    ),
+    ("secret", ",v1=", r"(?<=,v1=)[0-9a-f]{64}(?![0-9a-f])"),
+    ("codeclimate", "CC_TEST_REPORTER_ID", r"CC_TEST_REPORTER_ID[\"']?[ ]?[=:][ ]?[\"']?([0-9a-f]{64})"),
+    (
+        "secret",
+        "$ANSIBLE_VAULT;",
+        r"\$ANSIBLE_VAULT;[\w.;-]{1,40}(?:\s|\\++[nr])++([0-9]{20,80}(?:(?:\s|\\++[nr])++[0-9]{2,80})*+)",
+    ),
+    (
+        "webhook",
+        "hook",
+        (
+            r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/+-]{16,}+"
+            r"|(?<=/hooks/)[a-z0-9]{26}(?![\w-])"
+            r"|(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"
+            r"|(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"
+            r"|(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"
+            r"|(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"
+            r"|(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"
+            r"|(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"
+        ),
+    ),
+    # What Bundler sends to the server of a gem, by the host in the name of the variable.
+    ("secret", "BUNDLE_", r"\bBUNDLE_[A-Z0-9_]{2,80}__[A-Z]{2,12}[\"']?[ ]?[=:][ ]?[\"']?([\w.:~+/-]{12,})"),
+    # A URL in percent encoding: the password between the user and the host.
+    (
+        "url-credentials",
+        "%40",
+        r"%3[aA]%2[fF]%2[fF](?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64})%3[aA]((?>(?:[\w.~-]++|%(?!40|2[fF])){1,64}))%40",
+    ),
+    (
+        "private-key",
+        "Private-Lines: ",
+        r"Private-Lines: \d{1,3}(?:\s|\\++[nr])++([A-Za-z0-9+/=]{1,80}+(?:(?:\s|\\++[nr])++[A-Za-z0-9+/=]{1,80}+(?![^\s\\]))*+)",
+    ),
+)
+
+SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
+    # The same, but every match has a long run of token characters, and a text without one is not searched for them.
+    (
+        "azure",
+        "==",
+        r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}(?:\+AMC|\+ASt|\+ABa|ACDb|APIM)[A-Za-z0-9+/]{4,6}==",
+    ),
+    # The keys of other Azure services have the name of the service inside.
+    *(
+        ("azure", service, rf"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{33,34}}{service}[A-P][A-Za-z0-9+/]{{5}}=")
+        for service in ("AZEG", "AIoT", "AzCa", "ASb", "AEh", "ARm")
+    ),
+    ("azure", "+ACR", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9+/]{6}"),
+    ("salesforce", "00D", r"(?<![A-Za-z0-9])00D[A-Za-z0-9]{12,15}![\w.]{60,}+"),
+    # A hash of a password, as crypt writes it.
+    (
+        "password",
+        "$",
+        r"(?<![\w$])\$(?:[1256789y]|2[abxy]|gy|apr1|argon2\w{1,2}|krb5\w{2,6}|scrypt|pbkdf2[\w-]*)\$[\w./$=,+:@*-]{20,}+",
+    ),
+    ("thingsboard", "/api/v1/", r"(?<=/api/v1/)[A-Za-z0-9]{20}(?=/(?:telemetry|attributes|rpc|claim))"),
+    ("roblox", "|WARNING:-DO-NOT-SHARE", r"_\|WARNING:-DO-NOT-SHARE[^|\n]{0,200}+\|_[0-9A-F]{60,}+"),
+    ("twitter", "AAAAAAAAAAAAAAAAAAAA", r"(?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+"),
+    ("telegram", "bot", r"(?:(?<=/bot)|(?<=%2Fbot))[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+"),
+    ("telegram", "elegram", r"(?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
+    ("telegram", "Bot(", r"(?<=Bot\([\"'])[0-9]{8,10}:[\w-]{35}(?![\w-])"),
+    ("meta", "|", r"(?<![\w.-])[0-9]{15,16}\|[\w-]{27,40}(?![\w-])"),
+)
+
+LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
+    # Tokens without a fixed beginning, in long runs of characters only. Those without a fixed part, or with an equals sign that may
+    # end the run early, are tried in every long run.
+    ("terraform", "", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
+    ("newrelic", "NRAL", r"[0-9a-f]{30,36}NRAL"),
+    ("mailchimp", "-us", r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9])"),
+    ("mailgun", "", r"[0-9a-h]{32}-[0-9a-h]{8}-[0-9a-h]{8}(?![0-9a-f-])"),
+    ("tableau", "==:", r"[A-Za-z0-9+/]{22}==:[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
+    ("zhipu", "", r"[0-9a-f]{32}\.(?=[A-Za-z]{0,15}[0-9])(?=[a-z0-9]{0,15}[A-Z])[A-Za-z0-9]{16}(?![\w.])"),
+    ("maxmind", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
+    ("azure", "AZDO", r"[A-Za-z0-9]{70,80}AZDO[A-Za-z0-9]{4,8}(?![A-Za-z0-9])"),
+    ("azure", "AzFu", r"[\w-]{44}AzFu[\w-]{4}={0,2}"),
+    ("azure", "AzSe", r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}"),
+    ("azure", "JQQJ9", r"[A-Za-z0-9]{52}JQQJ9[A-Za-z0-9]{20,}+"),
+    # The older tokens of Azure DevOps are just 32 bytes in base32.
+    ("azure", "", r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])"),
+    ("azure-secret", "Q~", r"[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
+    ("gcp-key", ":APA91b", r"[\w-]{11}:APA91b[\w-]{60,}+"),
+    ("dropbox", "", r"(?=[A-Za-z]{0,10}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}"),
+    ("telegram", ":A", r"[0-9]{6,16}:A[\w-]{28,}+"),
+    ("discord", "", r"[MNO](?:(?<![\w.-].)|(?<=\\[nrt].))[\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,45}"),
+    ("deepl", ":fx", r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}:fx\b"),
+    ("webex", "_P", r"[A-Za-z0-9]{64}_P[A-Z0-9]{3}_[0-9a-f]{8}-[0-9a-f-]{27}"),
+    ("rapidapi", "msh", r"[0-9a-f]{10}msh[0-9a-f]{15}p1[0-9a-f]{6}jsn[0-9a-f]{12}"),
+    ("ably", "", r"[\w-]{5,7}\.[\w-]{6}:(?=[\w-]{0,40}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{43}(?![\w-])"),
+    # What a node joins a cluster with: `abcdef.0123456789abcdef`, but with letters after f, and more than one digit.
+    (
+        "kubernetes",
+        "",
+        (
+            r"(?=[a-z0-9]{6}\.(?:[a-z]{0,15}[0-9]){3}|[a-z]{0,5}[0-9][a-z0-9]{0,5}\.(?:[a-z]{0,15}[0-9]){2})"
+            r"[a-z0-9]{6}(?<![\w.-].{6})\.(?=[0-9a-f]{0,15}[g-z])[a-z0-9]{16}(?![\w.-])"
+        ),
+    ),
+    ("truenas", "", r"[0-9]{1,2}-(?=[a-z0-9]{0,40}[A-Z])[A-Za-z0-9]{64}(?!\w)"),
+    # Any other issuer of this common form: a short name, a word for the kind, a body. The words of a name in code are short.
+    (
+        "token",
+        "",
+        (
+            r"(?:[a-z]{2,10}_(?:[a-z]{2,10}_)?(?:live|test|prod|production|sandbox|pat|oat|sk|api|v[0-9]|secret|token|apikey|key)|apikey|secret)_(?=[A-Za-z_.-]{0,64}[0-9])"
+            r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
+        ),
+    ),
+    # And of this one: a short name and small letters with digits, more than a hash or an id has.
+    (
+        "token",
+        "",
+        r"[a-z][a-z0-9]{1,11}_(?=[0-9a-f]{0,40}[g-z])(?=(?:[a-z]{0,15}[0-9]){4})[a-z0-9]{32,}+(?![\w-])",
+    ),
+    # And of this one: short words and a long random body. Ids of requests and payments are shorter, but not those of Vercel.
+    (
+        "token",
+        "",
+        (
+            r"(?!dpl_|sha[0-9])[A-Za-z][A-Za-z0-9]{1,11}[_.-](?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Z0-9_-]{0,40}[a-z])"
+            r"(?=(?:[A-Za-z_-]{0,32}[0-9]){2})[\w-]{30,}+(?::[\w-]{16,}+)?"
+        ),
+    ),
+)
