@@ -81,7 +81,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("stamp", "src/redrive/store/sqlite/migration_2.sql"): "it renames the status of that name",
     ("tell", "src/redrive/store/sqlite/migration_2.sql"): "it renames the reason told_delay",
     ("tell", "src/redrive/ops/letters/imports.py"): "it reads the reason told_delay of old exports",
-    ("outlook", "src/redrive/redaction/formats/tokens.py"): "the address of a mail service",
+    ("outlook", "src/redrive/redaction/formats/shapes.py"): "the address of a mail service",
 }
 
 

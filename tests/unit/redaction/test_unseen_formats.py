@@ -256,6 +256,8 @@ def test_hides_what_its_surroundings_tell(template: str) -> None:
         "charge ch_AcfdUyXjHXu9lNzI2Trfo91z refunded by re_0TsvYg5oRHyusJPCSXJ6PdCQ",
         "integrity sha512-q0bXwrJJZPzZsG9sQxFXoXzEoCSvtgBKdwTcWmlLRCaMz5dQLKl9pCBVnLzEk2c3gJCLfO==",
         "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT was cut off",
+        "alarm TargetTracking-service/default/web-app-AlarmHigh-d4f0770c-b46e-434a-a60f-3b36d653feca is on",
+        "role eks-service-role-AWSServiceRoleForAmazonEKS-J7ONKE3BQ4PI is missing",
         "user_01h2xcejqtf2nbrexx3vqjhp41 signed in, session 7f3e2d1c",
         "layer_9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 was pulled",
         "last_login=2026-11-18T12:00:00.123456Z access=public api=v2",

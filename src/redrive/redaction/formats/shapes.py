@@ -128,8 +128,8 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "token",
         "",
         (
-            r"(?:[a-z]{2,10}_(?:[a-z]{2,10}_)?(?:live|test|prod|production|sandbox|pat|oat|sk|api|v[0-9]|secret|token|apikey|key)|apikey|secret)_(?=[A-Za-z_.-]{0,64}[0-9])"
-            r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
+            r"(?:[a-z]{2,10}_(?:[a-z]{2,10}_)?(?:live|test|prod|production|sandbox|pat|oat|sk|api|v[0-9]|secret|token|apikey|key)"
+            r"|apikey|secret)_(?=[A-Za-z_.-]{0,64}[0-9])(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
         ),
     ),
     # And of this one: a short name and small letters with digits, more than a hash or an id has.
@@ -143,8 +143,8 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "token",
         "",
         (
-            r"(?!dpl_|sha[0-9])[A-Za-z][A-Za-z0-9]{1,11}[_.-](?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Z0-9_-]{0,40}[a-z])"
-            r"(?=(?:[A-Za-z_-]{0,32}[0-9]){2})[\w-]{30,}+(?::[\w-]{16,}+)?"
+            r"(?:(?<![\w.-])|(?<=\\[nrt]))(?!dpl_|sha[0-9])(?:[a-z]{2,12}|[A-Z]{2,12}|[A-Z][a-z]{1,11})[0-9]{0,2}[_.-]"
+            r"(?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Z0-9_-]{0,40}[a-z])(?=(?:[A-Za-z_-]{0,32}[0-9]){2})[\w-]{30,}+(?::[\w-]{16,}+)?"
         ),
     ),
 )

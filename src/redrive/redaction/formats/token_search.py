@@ -43,6 +43,7 @@ _NO_TOKEN: Final = re.compile(
 )
 _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
 _PIECES: Final = re.compile("[A-Za-z0-9]+")
+_UUID_START: Final = re.compile("[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){2}")
 _UUID: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 
 
@@ -140,7 +141,9 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
 
 
 def _is_issued(token: str) -> bool:
-    """Return whether a token of an unknown issuer is random, not a name in camel case."""
+    """Return whether a token of an unknown issuer is random: neither a name in camel case nor an id with a UUID."""
+    if _UUID_START.search(token):
+        return False
     _, *pieces = _PIECES.findall(token)
     return sum(map(count_shifts, pieces)) * SHIFTS_PER >= sum(map(len, pieces))
 

@@ -373,6 +373,7 @@ warpstream     hex{60,}                   -            aks_
 wepay          hex{60,}                   -            PRODUCTION_ STAGE_
 aikido         alnum{16,}                 mixed        AIK_CI_ AIK_
 canva          url{40,}                   digit        cnvca
+mergify        url{40,}                   digit        mergify_application_key_ mergify_
 shortcut       url{40,}                   digit        sct_rw_ sct_w_ sct_r_ sct_ro_
 tigris         base64{40,}                digit        tsec_
 ubidots        alnum{28,}                 digit        BBUS- BBFF-
