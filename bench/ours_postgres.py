@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """redrive on PostgreSQL as a contender, through its public face, in worker processes of its own; and bare SQL as its limit.
 
-The limit writes the same rows in the same batches with the statements that the store ships: claim 512, complete them behind the fence,
-one attempt for each, one commit. No stage is called, nothing is decoded, classified or handed between threads.
+The limit writes the same rows in batches with the statements that the store ships: claim many, complete them behind the fence, one
+attempt for each, one commit. No stage is called, nothing is decoded, classified or handed between threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from redrive.store.postgres.connection import Link, Server, address_of
 from redrive.store.postgres.session import SQL, columns_of
 
 SUBMIT_BATCH = 1_000
-BATCH = 512
 
 
 def drain(
@@ -110,7 +109,7 @@ def _hear(url: str, there: Connection) -> None:
         rd.work([PIPELINE])
 
 
-def limit(_: Path, *, url: str, jobs: int, stages: int = 1, fails_once: bool = False) -> float:
+def limit(_: Path, *, url: str, jobs: int, batch: int, stages: int = 1, fails_once: bool = False) -> float:
     """Take every job through its stages with bare statements; with `fails_once`, through a failed attempt first."""
     with connect(url) as rd:
         rd.submit_many(pipeline_of(stages=stages), itertools.repeat(PAYLOAD, jobs))
@@ -125,8 +124,8 @@ def limit(_: Path, *, url: str, jobs: int, stages: int = 1, fails_once: bool = F
                 link.execute(SQL["plan_by_index"])
                 if taken:
                     _settle(link, taken, lanes[0], fails_once=fails_once)
-                wanted = [(lane, BATCH, -1, 0.0, 0) for lane in lanes]
-                asked = (token, "w", 2e9, *columns_of("claim", wanted), BATCH)
+                wanted = [(lane, batch, -1, 0.0, 0) for lane in lanes]
+                asked = (token, "w", 2e9, *columns_of("claim", wanted), batch)
                 taken = link.cursor(binary=True).execute(SQL["claim"], asked).fetchall()
             if not taken:
                 return

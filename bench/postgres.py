@@ -22,7 +22,9 @@ from bench.peers.postgres.server import Databases, served
 
 ROUNDS = 3
 PEERS_PYTHON = Path("build/bench-peers/bin/python")
-LIMIT = "bare SQL: claim 512, complete, audit"
+LIMIT = "bare SQL: claim, complete, audit"
+BATCHES = (512, 1_024, 512, 1_024)
+"""Jobs of a commit of bare SQL; as with workers, the best counts."""
 Ways = Mapping[str, Sequence[Contender]]
 
 
@@ -53,7 +55,7 @@ PEERS = ("pgqueuer", "absurd", "DBOS", "procrastinate", "chancy", "awa", "Celery
 def _one_stage(on: Databases, workers: int) -> Ways:
     ways: dict[str, Sequence[Contender]] = {}
     if workers == 1:
-        ways[LIMIT] = [partial(_on, on, ours.limit, jobs=30_000)] * ROUNDS
+        ways[LIMIT] = _limit(on, 30_000)
     ways["redrive"] = _redrive(on, 30_000 * workers, workers=workers)
     peer = partial(_peers, on, workers=workers)
     return ways | {
@@ -68,6 +70,10 @@ def _one_stage(on: Databases, workers: int) -> Ways:
     }
 
 
+def _limit(on: Databases, jobs: int, **asked: object) -> Sequence[Contender]:
+    return [partial(_on, on, ours.limit, jobs=jobs, batch=batch, **asked) for batch in BATCHES]
+
+
 def _redrive(on: Databases, jobs: int, **asked: object) -> Sequence[Contender]:
     # A commit carries what has ended since the last one: with more at a time there are fewer.
     return [
@@ -78,7 +84,7 @@ def _redrive(on: Databases, jobs: int, **asked: object) -> Sequence[Contender]:
 
 def _three_stages(on: Databases) -> Ways:
     return {
-        "bare SQL: the same, three times": [partial(_on, on, ours.limit, jobs=10_000, stages=3)] * 2,
+        "bare SQL: the same, three times": _limit(on, 10_000, stages=3),
         "redrive": _redrive(on, 15_000, stages=3),
         "absurd, steps": _peers(on, "absurds", 300, (32, 100), stages=3),
         "DBOS, steps": _peers(on, "dboses", 200, (100,), stages=3),
@@ -87,8 +93,7 @@ def _three_stages(on: Databases) -> Ways:
 
 def _fails_once(on: Databases) -> Ways:
     return {
-        "bare SQL: retry, complete, two audits": [partial(_on, on, ours.limit, jobs=10_000, fails_once=True)]
-        * 2,
+        "bare SQL: retry, complete, two audits": _limit(on, 10_000, fails_once=True),
         "redrive": _redrive(on, 15_000, fails_once=True),
         "pgqueuer": _peers(on, "pgqueuers", 1_500, (100, 250), fails_once=True),
         "procrastinate": _peers(on, "procrastinates", 400, (100,), fails_once=True),

@@ -29,7 +29,7 @@ from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
 
-COMMIT_MAX: Final = 512
+COMMIT_MAX: Final = 1_024
 """Settlements, and claims, of one commit. When very many stages end at once, the first slots are filled again all the sooner."""
 FIRST_TOKENS: Final = 1 << 38
 """The first token of a worker is drawn from below this, so that hardly any two workers hold leases under the same one."""
