@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
-    ("slack", "xox", r"(?<![A-Za-z0-9])xox[a-z]-[\w-]{8,}+"),
+    ("slack", "xox", r"(?<![A-Za-z0-9])(?:xoxd-[\w+/-]{8,}+|xox[a-z]-[\w-]{8,}+)"),
     # The address of a MySQL server in Go: `user:password@tcp(host)/name`.
     ("url-credentials", "@tcp(", r"(?<=\w:)(?![$<{%])[^\s:@/'\"]{1,128}+(?=@tcp\()"),
     (
@@ -59,19 +59,17 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     ),
 )
 
+_BASE64: Final = "(?<![A-Za-z0-9+/])[A-Za-z0-9+/]"
+
 SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
     # The same, but every match has a long run of token characters, and a text without one is not searched for them.
-    (
-        "azure",
-        "==",
-        r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{76}(?:\+AMC|\+ASt|\+ABa|ACDb|APIM)[A-Za-z0-9+/]{4,6}==",
-    ),
+    ("azure", "==", rf"{_BASE64}{{76}}(?:\+AMC|\+ASt|\+ABa|ACDb|APIM)[A-Za-z0-9+/]{{4,6}}=="),
     # The keys of other Azure services have the name of the service inside.
     *(
-        ("azure", service, rf"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{33,34}}{service}[A-P][A-Za-z0-9+/]{{5}}=")
+        ("azure", service, rf"{_BASE64}{{33,34}}{service}[A-P][A-Za-z0-9+/]{{5}}=")
         for service in ("AZEG", "AIoT", "AzCa", "ASb", "AEh", "ARm")
     ),
-    ("azure", "+ACR", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9+/]{6}"),
+    ("azure", "+ACR", rf"{_BASE64}{{42}}\+ACR[A-Za-z0-9+/]{{6}}"),
     ("salesforce", "00D", r"(?<![A-Za-z0-9])00D[A-Za-z0-9]{12,15}![\w.]{60,}+"),
     # A hash of a password, as crypt writes it.
     (

@@ -38,14 +38,12 @@ jwt            base64{40,}                apart        ZXlK
 aws-key        upper{16}:base64{40}       -            AKIA ASIA
 aws-key        upper{16}                  -            AKIA ASIA ABIA ACCA AGPA AIDA AIPA ANPA ANVA APKA AROA ASCA
 aws-key        upper{17}                  -            A3T
-aws-key        base64{30,}                -            ABSK
-aws-key        base64{28,}                -            bedrock-api-key-
+aws-key        base64{28,}                -            ABSK bedrock-api-key-
 aws-key        uuid                       -            amzn.mws.
 aws-key        hex{40,}                   -            amzn1.oa2-cs.v1.
 aws-key        lower{26}                  apart,digit  da2-
 aws-session    base64{40,}                -            FwoGZXIvYXdz FQoGZXIvYXdz IQoJb3JpZ2lu
-gcp-key        url{30,}                   -            AIza AQ.Ab8
-gcp-key        url{20,}                   -            GOCSPX-
+gcp-key        url{20,}                   -            AIza AQ.Ab8 GOCSPX-
 gcp-key        dotted{20,}                -            ya29.
 gcp-key        url{30,}                   apart        1//0
 gcp-key        url{60,}                   apart        4/0A
@@ -76,8 +74,7 @@ trigger        alnum{20,}                 -            tr_dev_ tr_stg_ tr_prod_ 
 inngest        url{2,20}-hex{40,}         -            signkey-
 cloudflare     hex{24}-hex{100,}          -            v1.0-
 cloudflare     url{30,}                   -            cfut_ cfat_ cfk_ cfoa_
-fly            url{40,}                   -            fo1_
-fly            base64{30,}                -            fm1a_ fm1r_ fm2_
+fly            base64{30,}                -            fo1_ fm1a_ fm1r_ fm2_
 supabase       alnum{36,}                 -            sbp_ sbp_v0_ sbp_oauth_
 supabase       url{20,}                   -            sb_secret_
 planetscale    padded{20,}                -            pscale_tkn_ pscale_pw_ pscale_oauth_
@@ -117,13 +114,12 @@ gitlab         dotted{18,}                -            glagent- glsoat- gloas- g
 gitlab         url{20,}                   -            GR1348941
 gitlab         alnum{20,}                 -            _gitlab_session=
 atlassian      padded{40,}                -            ATATT3 ATCTT3 ATSTT3
-atlassian      base64{40,}                digit        ATCO
+atlassian      base64{40,}                digit        ATCO BBDC-
 atlassian      alnum{24,}                 -            ATBB
-atlassian      base64{40,}                -            BBDC-
 atlassian      alnum{64,}                 -            ATTA
 slack          url{8,}                    -            xoxa- xoxb- xoxc- xoxe- xoxo- xoxp- xoxr- xoxs-
 slack          base64{8,}                 -            xoxd-
-slack          url{20,}                   -            xoxe.xoxb- xoxe.xoxp- xwfp-
+slack          url{20,}                   -            xwfp-
 slack          digit{1,16}-base64{16,}    -            xapp-
 discord        url{60,}                   -            mfa.
 stripe         url{10,}                   -            sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_
@@ -131,8 +127,7 @@ stripe         url{10,}                   -            pk_live_ pk_test_ pk_prod
 stripe         base64{20,}                -            whsec_
 square         url{20,}                   -            sq0atp- sq0csp- sq0idp- sq0ats- sq0atb- sq0csb-
 square         base64{22,}                digit        EAAA
-meta           url{40,}                   digit        EAA
-meta           url{50,}                   digit        IGQ IGAA THAA
+meta           url{40,}                   digit        EAA IGQ IGAA THAA
 razorpay       alnum{10,}                 -            rzp_live_ rzp_test_
 shopify        hex{30,}                   -            shpat_ shpca_ shppa_ shpss_ shptka_ shpua_ shprt_
 plaid          uuid                       -            access-sandbox- access-development- access-production-
@@ -236,15 +231,12 @@ readme         alnum{60,}                 -            rdme_
 calcom         hex{30,}                   -            cal_live_
 harness        url{22}.alnum{24}.alnum{20} -            pat. sat.
 settlemint     alnum{16,}                 -            sm_aat_ sm_pat_ sm_sat_
-sentry         hex{60,}                   -            sntryu_
-sentry         base64{20,}                -            sntrys_
-newrelic       alnum{27,}                 -            NRAK-
-newrelic       url{19,}                   -            NRII- NRJS- NRAA- NRBR- NRRA- NRSP- NRIQ-
+sentry         base64{20,}                -            sntryu_ sntrys_
+newrelic       url{19,}                   -            NRAK- NRII- NRJS- NRAA- NRBR- NRRA- NRSP- NRIQ-
 newrelic       uuid                       -            px-dep- px-api-
 newrelic       hex{30,36}NRAL             -            eu01xx
-grafana        base64{32,}                digit        glc_
+grafana        base64{30,}                digit        glc_ eyJrIjoi
 grafana        alnum{32}_hex{8}           -            glsa_
-grafana        base64{30,}                -            eyJrIjoi
 datadog        alnum{34}                  -            ddapp_
 datadog        hex{32}                    apart,three  pub
 dynatrace      alnum{8,24}.alnum{30,}     -            dt0c01. dt0s01. dt0s02. dt0s16. dt0a01.
@@ -280,15 +272,13 @@ packagist      url{40,}                   -            packagist_
 docker         url{20,}                   -            dckr_pat_ dckr_oat_
 docker         lower{40,}-lower{20,}      -            SWMTKN-1-
 docker         base64{40,}                -            SWMKEY-1-
-artifactory    alnum{60,}                 -            AKCp
-artifactory    alnum{50,}                 -            cmVmd
+artifactory    alnum{50,}                 -            AKCp cmVmd
 tailscale      url{16,}                   -            tskey-
 ngrok          alnum{26}_alnum{21,}       apart,mixed  2
 circleci       url{30,}                   -            CCIPAT_ CCIPRJ_
 buildkite      url{36,}                   digit        bkua_ bkct_ bkat_ bkar_ bkaj_
 sourcegraph    alnum{16,}_hex{36,}        -            sgp_
-sourcegraph    hex{36,}                   -            sgp_local_ sgp_
-sourcegraph    hex{60,}                   -            slk_
+sourcegraph    hex{36,}                   -            sgp_local_ sgp_ slk_
 prefect        alnum{36}                  -            pnu_ pna_
 sonar          url{40}                    -            squ_ sqp_ sqa_
 stackhawk      alnum{20}.alnum{20}        -            hawk.
