@@ -22,8 +22,6 @@ NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _UNACCENTED: Final = str.maketrans("ñłöóőşžăáéã", "nloooszaaea")
-# More than the names in a megabyte of random ones, so that a second round finds them all in the cache.
-_CACHED_NAMES_MAX: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +40,15 @@ _UNCERTAIN: Final = NameMeaning("secret", certain=False)
 _UNCERTAIN_KEY: Final = NameMeaning("secret", certain=False, or_uuid=True)
 _SECRET: Final = NameMeaning("secret", certain=True)
 _IDS: Final = {**dict.fromkeys(("session", "sess", "api"), _UNCERTAIN), "secret": _UNCERTAIN_KEY}
-_PIN: Final = NameMeaning("pin", certain=True)
 _PASSWORD: Final = NameMeaning("password", certain=True)
-_COOKIE: Final = NameMeaning("cookie", certain=True)
-_AUTHORIZATION: Final = NameMeaning("authorization", certain=True)
 _BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], NameMeaning], ...]] = (
     (words.PASSWORDS, words.PASSWORD_ENDINGS, _PASSWORD),
-    (words.COOKIES, ("cookie",), _COOKIE),
-    (frozenset({"authorization"}), (), _AUTHORIZATION),
+    (words.COOKIES, ("cookie",), NameMeaning("cookie", certain=True)),
+    (frozenset({"authorization"}), (), NameMeaning("authorization", certain=True)),
     (words.SECRETS, words.SECRET_ENDINGS, _SECRET),
     (words.UNCERTAIN, (), _UNCERTAIN),
-    (frozenset({"pin"}), (), _PIN),
+    (frozenset({"pin"}), (), NameMeaning("pin", certain=True)),
 )
-
-
 # The first row with a word decides about it.
 _MEANINGS: Final = {word: meaning for known, _, meaning in reversed(_BY_WORD) for word in known}
 _ENDINGS: Final = tuple(ending for _, endings, _ in _BY_WORD for ending in endings)
@@ -70,18 +63,10 @@ def words_of(name: str) -> list[str]:
     return " ".join(found).lower().split()
 
 
-@lru_cache(maxsize=_CACHED_NAMES_MAX)
+# More than the names in a megabyte of random ones, so that a second round finds them all in the cache.
+@lru_cache(maxsize=32_768)
 def meaning_of_name(name: str) -> NameMeaning | None:
     """Return the meaning of a secret name; None for an ordinary name."""
-    return _meaning(name)
-
-
-def is_secret_name(value: str) -> bool:
-    """Return whether a value is itself a secret name. Not cached: values may be secrets, and would displace the names."""
-    return _meaning(value) is not None
-
-
-def _meaning(name: str) -> NameMeaning | None:
     if not name.isascii() and (foreign := _by_foreign_word(name.lower())):
         return foreign
     if name.islower() and name.isalpha() and name.isascii():
@@ -102,6 +87,11 @@ def _meaning(name: str) -> NameMeaning | None:
         # An unknown word follows a secret one, as in `token_github`: only a random value is a secret.
         return None if words.HARMLESS_WORDS.intersection(parts) else _UNCERTAIN
     return found
+
+
+def is_secret_name(value: str) -> bool:
+    """Return whether a value is itself a secret name. Not cached: values may be secrets, and would displace the names."""
+    return meaning_of_name.__wrapped__(value) is not None
 
 
 def _by_foreign_word(name: str) -> NameMeaning | None:

@@ -34,13 +34,11 @@ HASH_WORDS: Final = _split(
     "md5 sha1 sha256 sha512 base64 argon2 argon2i argon2id pbkdf2 oauth2 utf-8 utf ed25519 bcrypt2 aes256 2fa"
 )
 COOKIES: Final = _split(
-    "cookie cookies cookie2 setcookie sessionid sessid phpsessid jsessionid asp aspxauth sid csrftoken"
+    "cookie cookies setcookie sessionid sessid phpsessid jsessionid asp aspxauth sid csrftoken"
 )
 SECRETS: Final = _split(
-    "secret secrets token apikey apikeys accesskey secretkey privatekey authkey encryptionkey signingkey accountkey"
-    " masterkey sharedaccesskey credential credentials cred creds jwt otp totp cvv cvc csc dsn mnemonic connectionstring"
-    " connstr bearer dockerconfigjson dockercfg apitoken secretaccesskey sharedaccesssignature ssws webhooksecret privkey"
-    " authtoken psk"
+    "secrets apikeys authkey encryptionkey signingkey masterkey credential cred creds jwt otp totp cvv cvc csc dsn mnemonic"
+    " connectionstring connstr bearer dockerconfigjson dockercfg sharedaccesssignature ssws privkey psk"
 )
 SECRET_ENDINGS: Final = tuple(
     "token secret apikey accesskey secretkey privatekey accountkey credentials".split()
@@ -51,16 +49,15 @@ UNCERTAIN: Final = _split(
 # Uncertain only as the last word: `partnerApi`, `sonar.login`.
 UNCERTAIN_LAST: Final = _split("access api login keystring pat")
 KEY_QUALIFIERS: Final = _split(
-    "api access secret private account auth encryption decryption signing signature master shared ssh deploy webhook"
-    " license product activation app application subscription function functions admin jwt hmac crypto cipher aes rsa root"
-    " integration ingest ingestion stripe openai anthropic azure aws gcp gemini mistral cohere groq together deepseek"
-    " datadog dd sendgrid mailgun mailchimp twilio algolia pinecone notion airtable linear sentry newrelic plaid braintree"
-    " square adyen cloudflare linode heroku okta auth0 supabase anon role vault unseal recovery seed wallet ed ecdsa tls"
-    " storage cosmos search cognitive service client consumer oauth sas maps write read session cookie csrf postmark"
-    " resend brevo flask django rails fernet kms data license personal pagerduty opsgenie honeycomb segment amplitude"
+    "api access secret private account auth encryption decryption signing signature master shared ssh deploy webhook license"
+    " product activation app application subscription function functions admin jwt hmac crypto cipher aes rsa root integration"
+    " ingest ingestion stripe openai anthropic azure aws gcp gemini mistral cohere groq together deepseek datadog dd sendgrid"
+    " mailgun mailchimp twilio algolia pinecone notion airtable sentry newrelic plaid braintree square adyen cloudflare linode"
+    " heroku okta supabase anon vault unseal recovery seed wallet ed ecdsa tls cosmos cognitive consumer oauth sas maps session"
+    " cookie csrf postmark resend brevo flask django rails fernet kms personal pagerduty opsgenie honeycomb segment amplitude"
     " mixpanel firebase fcm push vapid sparkpost mandrill perplexity fireworks replicate huggingface voyage tavily serper"
-    " preshared pgp gpg ssl host install snyk codecov coveralls launchdarkly intercom zendesk hubspot"
-) - _split("data host client service search storage read write role linear")
+    " preshared pgp gpg ssl install snyk codecov coveralls launchdarkly intercom zendesk hubspot"
+)
 HARMLESS_KEYS: Final = _split(
     "primary sort partition foreign idempotency cache object s row hash range dedupe dedup deduplication routing group"
     " natural surrogate composite candidate unique public lookup index map dict json config translation message order"
@@ -91,9 +88,9 @@ SECRET_PAIRS: Final = frozenset(
 # `existingSecret: release-db` and `imagePullSecrets` name an object that contains the secret.
 HOLDING_SECRETS: Final = _split("existing pull")
 NEUTRAL_TAILS: Final = _split(
-    "value hash hashed plain plaintext text raw old new confirm confirmation encoded encrypted prod production dev"
-    " development live test staging stage current previous primary secondary default b base header env bytes hex str again"
-    " repeat file_content override val literal pem ro rw main backup base64 v used rotated"
+    "value hash hashed plain plaintext text raw old new confirm confirmation encoded encrypted prod production dev development"
+    " live test staging stage current previous primary secondary default b base header env bytes hex str again repeat override"
+    " val literal pem ro rw main backup v used rotated"
 )
 HARMLESS_TAILS: Final = _split(
     "count counts policy policies type types name names id ids length len size sizes limit limits ttl expiry expires"
@@ -104,10 +101,10 @@ HARMLESS_TAILS: Final = _split(
     " cache space prefix suffix parser factory service services callback domain samesite secure httponly interval timeout"
     " duration issuer audience scope scopes source number num total window bucket quota lifetime seconds minutes hours days"
     " date time created updated valid verified present exists missing set is has manager pool jar"
-    " middleware rotation iterations rounds cost encoder decoder generator checker reset settings options config"
+    " middleware rotation iterations rounds encoder decoder generator checker reset settings options config"
     " description message title help visible placeholder autocomplete input widget form page view user username owner"
-    " stream buffer limiter counter budget estimate tokenizer ref reference refs namespace region bits curve usages ops"
-    " oldpwd error_code reason category group groups level host port server servers agent plugin module handler handlers"
+    " stream buffer limiter counter estimate tokenizer ref reference refs namespace region bits curve usages ops"
+    " oldpwd reason category group groups level host port server servers agent plugin module handler handlers"
 )
 # Names of ordinary facts in a block of secrets.
 BLOCK_FACTS: Final = _split(
@@ -126,15 +123,14 @@ INERT_WORDS: Final = (
     _split(
         "none null nil undefined true false yes no on off empty blank unset missing required invalid expired redacted hidden"
         " masked filtered removed sanitized omitted unknown default n/a na tbd todo incorrect wrong mismatch rejected denied"
-        " disabled enabled absent present set ok failed ignored unavailable forbidden unauthorized revoked not must should"
-        " cannot can the a an is was has for and or to of in with from this that field fields value values header optional"
-        " error malformed unexpected expected include same-origin omit bearer basic digest self cls void nan deprecated"
-        " generated private public protected static final const let var def class function return await async new if else"
-        " authentication authorization verification validation too at least be only used using unchanged same confidential"
-        " hs256 hs384 hs512 rs256 rs384 rs512 es256 es384 es512 ps256 ps384 ps512 eddsa"
-        " sensitive secured protected inherit see ask check contact refer"
-        " stored kept identifier ident eof semicolon newline unsupported"
-        " supported available provided specified given found given. it your my our"
+        " disabled enabled absent present ok failed ignored unavailable forbidden unauthorized revoked not must should cannot"
+        " can the a an is was has for and or to of in with from this that field fields value values header error malformed"
+        " unexpected expected include same-origin omit bearer basic digest self cls void nan deprecated generated private"
+        " public protected static final const let var def class function return await async new if else authentication"
+        " authorization verification validation too at least be only used using unchanged same confidential hs256 hs384 hs512"
+        " rs256 rs384 rs512 es256 es384 es512 ps256 ps384 ps512 eddsa sensitive secured inherit see ask check contact refer"
+        " stored kept identifier ident eof semicolon newline unsupported supported available provided specified given found it"
+        " your my our"
     )
     | _split(
         "requis requise obligatoire incorrecte invalide manquant falsch fehlt erforderlich vergessen requerida requerido"
