@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final
 
 from redrive.errors import ConfigurationError
 from redrive.redaction.environment import secret_environment
@@ -25,15 +25,12 @@ from redrive.redaction.text import redact_with
 __all__ = ["redact", "redact_end", "redact_mapping", "redact_start", "register_secret"]
 
 _SECRET: Final = placeholder("secret")
-_PASSED: Final = placeholder("unjudged")
 
 SEEN_MAX: Final = 1_000
 SEEN_LENGTH_MAX: Final = 2_048
 MARGIN: Final = 4
 """No encoding of a literal is shorter than the literal by more than this; a longer literal cannot occur in a text."""
 
-SHORTENED_MAX: Final = 64
-"""How many of the longest literals are searched in the whole of a text that is too long to be redacted as a whole."""
 _REPEATED: Final = re.compile(r"(<(?:payload|redacted):[^<>]*>)\1+")
 
 
@@ -93,11 +90,7 @@ def _redacted(text: str, candidates: Mapping[str, str]) -> str:
 
 
 def redact_start(
-    text: str,
-    payload: Mapping[str, str] | None = None,
-    *,
-    read: int,
-    prepare: Callable[[str], str] = str,
+    text: str, payload: Mapping[str, str] | None = None, *, read: int, prepare: Callable[[str], str] = str
 ) -> str:
     """Redact a text of at most `read` characters as a whole; of a longer one, return the redacted beginning that is certain.
 
@@ -107,9 +100,9 @@ def redact_start(
     """
     if len(text) <= read:
         return redact(prepare(text), payload)
-    redacted = _in_parts(payload or {}, read, is_start=True)
-    longer, shorter = redacted(prepare(text[:read])), redacted(prepare(text[: read // 2]), is_shorter=True)
-    return _REPEATED.sub(r"\1", common_start(longer, shorter))
+    longer, shorter = _in_parts(payload or {}, read, is_start=True)
+    start = common_start(longer(prepare(text[:read])), shorter(prepare(text[: read // 2])))
+    return _REPEATED.sub(r"\1", start)
 
 
 def redact_end(text: str, payload: Mapping[str, str] | None = None, *, read: int) -> str:
@@ -122,45 +115,38 @@ def redact_end(text: str, payload: Mapping[str, str] | None = None, *, read: int
         text = _shortened(text, payload or {})
     if len(text) <= read:
         return redact(text, payload)
-    redacted = _in_parts(payload or {}, read, is_start=False)
+    longer, shorter = _in_parts(payload or {}, read, is_start=False)
     since, cut = len(text) - read, len(text) - read // 2
     start = closed_from(text, since, cut, redact)
-    longer, shorter = redacted(text[since:]), redacted(text[start:], is_shorter=start == cut)
-    result = _REPEATED.sub(r"\1", common_start(longer[::-1], shorter[::-1])[::-1])
-    return result if start == cut else f"{_PASSED}{result}"
+    rest = shorter(text[start:]) if start == cut else longer(text[start:])
+    result = _REPEATED.sub(r"\1", common_start(longer(text[since:])[::-1], rest[::-1])[::-1])
+    return result if start == cut else f"{placeholder('unjudged')}{result}"
 
 
 def _shortened(text: str, literals: Mapping[str, str]) -> str:
-    """Replace the longest literals where they occur unencoded."""
+    """Replace the 64 longest literals where they occur unencoded."""
     long = _indexed(literals).divided(PIECE)[1]
-    for literal in sorted(long, key=len, reverse=True)[:SHORTENED_MAX]:
+    for literal in sorted(long, key=len, reverse=True)[:64]:
         text = text.replace(literal, long[literal])
     return text
 
 
-class _Parts(Protocol):
-    def __call__(self, part: str, *, is_shorter: bool = False) -> str: ...
-
-
-def _in_parts(payload: Mapping[str, str], read: int, *, is_start: bool) -> _Parts:
-    """Return a function that redacts a part of a text, searching long literals in pieces."""
+def _in_parts(
+    payload: Mapping[str, str], read: int, *, is_start: bool
+) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """Return the functions that redact the longer and the shorter part of a text, searching long literals in pieces."""
     known, sought = _now_known(), _indexed(payload)
     short, long = sought.divided(PIECE)
     secrets = (each for each in (*known.environment.values(), *known.registered) if len(each) > PIECE)
     cut = (*((secret, _SECRET) for secret in secrets), *long.items())
     pieces = LiteralIndex(pieces_of(cut, read, is_start=is_start))
 
-    def redacted(part: str, *, is_shorter: bool = False) -> str:
+    def redacted(part: str) -> str:
         longest = len(part) + MARGIN
-        candidates = {
-            **pieces.candidates(part, longest),
-            **short.candidates(part, longest),
-            **sought.line_candidates(part),
-        }
-        result = _redacted(part, candidates)
-        return certain(result, is_start=is_start) if is_shorter and cut else result
+        whole = short.candidates(part, longest) | sought.line_candidates(part)
+        return _redacted(part, pieces.candidates(part, longest) | whole)
 
-    return redacted
+    return redacted, lambda part: certain(redacted(part), is_start=is_start) if cut else redacted(part)
 
 
 def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> object:

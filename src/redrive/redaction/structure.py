@@ -21,13 +21,9 @@ from redrive.redaction.placeholders import placeholder
 DEPTH_MAX: Final = 64
 """Deeper values are replaced by `<redacted:depth>`."""
 
-NUMBER_MIN: Final = 10**8
-"""Whole numbers from this size on are redacted as text: they may be a card or an id number."""
-
 _HARMLESS: Final = (float, complex, Decimal, date, time, timedelta, UUID)
 _ALWAYS_SECRET: Final = frozenset({"session", "auth", "dsn", "pin"})
 _BARE_NUMBER: Final = re.compile(r"[0-9]{9,15}")
-_PAIR: Final = 2
 
 
 class StructureRedactor:
@@ -56,8 +52,8 @@ class StructureRedactor:
         return self._unknown(value)
 
     def _number(self, value: int) -> object:
-        # A number with more digits than any card cannot be one, and converting it to text may be slow or raise.
-        if not NUMBER_MIN <= value < 10**20:
+        # Only numbers of this size may be a card or an id; converting a much larger one to text may be slow or raise.
+        if not 10**8 <= value < 10**20:
             return value
         shown = str(value)
         redacted = self._redact(shown)
@@ -97,19 +93,14 @@ class StructureRedactor:
             shown = self._redact(key) if isinstance(key, str) else key
             while shown in result:
                 shown = f"{shown}'"
-            placeholder_text = self._personal_number(key, item) if meaning is None else None
-            result[shown] = (
-                self._under(meaning, item, depth) if placeholder_text is None else placeholder_text
-            )
+            personal = self._personal_number(key, item) if meaning is None else None
+            result[shown] = personal or self._under(meaning, item, depth)
         return result
 
     def _personal_number(self, key: object, item: object) -> str | None:
         """Return the placeholder for a number that is personal because of its name, such as `phone`."""
-        if (
-            not isinstance(key, str)
-            or not isinstance(item, (str, int))
-            or not _BARE_NUMBER.fullmatch(str(item))
-        ):
+        is_number = isinstance(item, (str, int)) and _BARE_NUMBER.fullmatch(str(item))
+        if not isinstance(key, str) or not is_number:
             return None
         shown = self._redact(f"{key}: {item}")
         return shown[len(key) + 2 :] if shown.startswith(f"{key}: <redacted:") else None
@@ -166,11 +157,8 @@ class StructureRedactor:
 
 
 def _is_pair(item: object) -> bool:
-    return (
-        isinstance(item, (list, tuple))
-        and len(cast("list[object]", item)) == _PAIR
-        and isinstance(item[0], (str, bytes))
-    )
+    pair = cast("list[object]", item) if isinstance(item, (list, tuple)) else []
+    return len(pair) == 2 and isinstance(pair[0], (str, bytes))
 
 
 def _meaning_of_key(key: object) -> NameMeaning | None:

@@ -42,11 +42,9 @@ _FRAMES: Final = re.compile(
     re.escape(_TITLE) + r'(?>(?:  File "[^"\n]*+", line [0-9]++, in [^\n]++\n'
     r"(?:  (?:\[Previous line|  [ ]*+[^\s])[^\n]*+\n)*)+)"
 )
-_BLOCK_NAMES: Final = tuple(
-    holder + end for holder in ("ecrets", "redentials", "asswords") for end in (":", "'", '"')
-)
 _FAR: Final = (
-    *("PRIVATE KEY", "Private-Lines: ", "$ANSIBLE_VAULT;", "<<", "\\\n", *_BLOCK_NAMES),
+    *(holder + end for holder in ("ecrets", "redentials", "asswords") for end in (":", "'", '"')),
+    *("PRIVATE KEY", "Private-Lines: ", "$ANSIBLE_VAULT;", "<<", "\\\n"),
     *(".pgpass", ":5432:", ":*:", "%40", "%3A%2F%2F", "%3a%2f%2f", "elegram", "sudo -S", "-U"),
     *("2A", "2B", " 2a ", " 2b "),
 )
@@ -79,8 +77,7 @@ def apply_passes_around_frames(text: str, sentinels: Sentinels) -> str:
     done = tail = 0
     for frames in (*known, _Frames(len(text), len(text), len(text), len(text))):
         if frames.head > done:
-            part = text[tail : frames.head]
-            clean = _apply_passes(part, sentinels)
+            clean = _apply_passes(text[tail : frames.head], sentinels)
             before, after = text[tail:done], text[frames.start : frames.head]
             if clean is None or not (clean.startswith(before) and clean.endswith(after)):
                 return sentinels.show(apply_passes(text, sentinels))

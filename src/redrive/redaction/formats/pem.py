@@ -13,9 +13,6 @@ from typing import Final
 
 from redrive.redaction.placeholders import Sentinels
 
-KEY_MAX: Final = 8192
-"""How far before its end a key is searched whose beginning is missing."""
-
 _LABEL: Final = r"(?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?"
 _BLOCK: Final = re.compile(
     # The body is anything but five dashes; a block without an end takes the lines that look like a key.
@@ -35,20 +32,17 @@ def redact_private_keys(text: str, sentinels: Sentinels) -> str:
     """Replace every private key block."""
     if "PRIVATE KEY" not in text:
         return text
-    text = _BLOCK.sub(lambda block: _without_key(block, sentinels), text)
-    return sentinels.replace(text, _tails(text)) if "END " in text else text
-
-
-def _without_key(block: re.Match[str], sentinels: Sentinels) -> str:
+    hidden = sentinels.redacted("private-key")
     # A marker without a key after it, as in source code, is not a block.
-    return sentinels.redacted("private-key") if _ROW.search(block[1]) else block[0]
+    text = _BLOCK.sub(lambda block: hidden if _ROW.search(block[1]) else block[0], text)
+    return sentinels.replace(text, _tails(text)) if "END " in text else text
 
 
 def _tails(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the lines of keys whose beginning was cut off."""
     done = 0
     for end in _END.finditer(text):
-        rows = _ROWS_BACKWARDS.match(text[max(done, end.start() - KEY_MAX) : end.start()][::-1])
+        rows = _ROWS_BACKWARDS.match(text[max(done, end.start() - 8192) : end.start()][::-1])
         if rows:
             yield end.start() - rows.end(), end.end(), "private-key"
             done = end.end()

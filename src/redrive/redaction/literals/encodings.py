@@ -18,14 +18,10 @@ from urllib.parse import quote
 LINE_MIN: Final = 8
 """A line of a literal is searched by itself if it has at least this many characters that are not blank."""
 
-SIGNS_MIN: Final = 4
-"""And at least this many different ones: rows of dashes and single brackets occur in every text."""
-
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _UNQUOTED: Final = re.compile(r"""[ !#-%(-;=?-\[\]-~]*""")
 """Text that JSON, Python and HTML do not escape."""
-_ESCAPED_BYTE: Final = re.compile("%(?:[A-F][0-9A-Fa-f]|[0-9a-f][A-F])")
-_ESCAPED_SIGN: Final = re.compile(r"\\u(?=[0-9a-f]{0,3}[A-F])[0-9A-Fa-f]{4}")
+_ESCAPED: Final = re.compile(r"%(?:[A-F][0-9A-Fa-f]|[0-9a-f][A-F])|\\u(?=[0-9a-f]{0,3}[A-F])[0-9A-Fa-f]{4}")
 _MARKUP: Final = re.compile("[&<>\"']")
 _TITLES: Final = frozenset(
     {
@@ -44,7 +40,10 @@ def encodings_of(literal: str) -> Iterator[str]:
         return
     raws = _raws(literal)
     for raw in raws:
-        yield from _in_percent(raw)
+        quoted = quote(raw, safe="")
+        for form in (quoted, quoted.replace("%2F", "/"), quoted.replace("%20", "+")):
+            yield form
+            yield lower_escapes(form)
     if _UNQUOTED.fullmatch(literal):
         return
     yield from _in_json(literal)
@@ -76,11 +75,7 @@ def base64_cores(literal: str) -> Iterator[str]:
 
 def lower_escapes(text: str) -> str:
     """Return a text with the hexadecimal digits of its percent and JSON escapes in lower case, of the same length."""
-    if "%" in text:
-        text = _ESCAPED_BYTE.sub(_in_small_letters, text)
-    if "\\u" in text:
-        text = _ESCAPED_SIGN.sub(_in_small_letters, text)
-    return text
+    return _ESCAPED.sub(lambda found: found[0].lower(), text) if "%" in text or "\\u" in text else text
 
 
 def lines_of(literal: str) -> Iterator[str]:
@@ -93,7 +88,8 @@ def lines_of(literal: str) -> Iterator[str]:
     for line in map(str.strip, literal.splitlines()):
         if len(line) >= LINE_MIN and line not in _TITLES:
             signs = "".join(line.split())
-            if len(signs) >= LINE_MIN and len(set(signs)) >= SIGNS_MIN:
+            # Rows of dashes and single brackets occur in every text.
+            if len(signs) >= LINE_MIN and len(set(signs)) >= 4:
                 yield line
 
 
@@ -107,13 +103,6 @@ def _raws(literal: str) -> tuple[bytes, ...]:
         return whole, literal.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return whole, literal.encode("utf-8", "replace")
-
-
-def _in_percent(raw: bytes) -> Iterator[str]:
-    quoted = quote(raw, safe="")
-    forms = {quoted, quoted.replace("%2F", "/"), quoted.replace("%20", "+")}
-    yield from forms
-    yield from map(lower_escapes, forms)
 
 
 def _in_json(literal: str) -> Iterator[str]:
@@ -132,7 +121,3 @@ def _repaired(literal: str, raws: Iterable[bytes]) -> Iterator[str]:
     for raw in raws:
         yield raw.decode("latin-1")
         yield raw.decode("utf-8", "replace")
-
-
-def _in_small_letters(found: re.Match[str]) -> str:
-    return found[0].lower()

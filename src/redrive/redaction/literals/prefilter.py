@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 from binascii import a2b_base64
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -22,15 +23,10 @@ from redrive.redaction.literals.search import Literals
 ALL_MAX: Final = 2_000
 """Up to this many literals, all of them are candidates."""
 
-START_MAX: Final = 256
-"""Of longer literals only the start is indexed; those whose start occurs are searched one by one."""
-
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _SIGNS: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
-_LAST_CHARACTER: Final = 0x10FFFF
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{10,}")
 _URL_SAFE: Final = str.maketrans("-_", "+/")
-_QUANTUM: Final = 4
 
 
 class LiteralIndex(dict[str, str]):
@@ -101,7 +97,7 @@ class LiteralIndex(dict[str, str]):
         """Return the index of the literals, by the start of those that are very long."""
         starts: set[str] = set()
         for literal in self:
-            start = _joined(literal)[:START_MAX]
+            start = _joined(literal)[:256]
             if len(start) < HEAD:
                 self._short.append(literal)
                 continue
@@ -132,7 +128,7 @@ def _readings(text: str) -> Iterator[str]:
             yield _joined(_unescaped(once))
     if runs := _BASE64.findall(text.translate(_URL_SAFE)):
         # A run may start at any of the four positions of a base64 group.
-        yield from ("\n".join(_decoded(run[shift:]) for run in runs) for shift in range(_QUANTUM))
+        yield from ("\n".join(_decoded(run[shift:]) for run in runs) for shift in range(4))
 
 
 def _unescaped(text: str) -> str:
@@ -146,10 +142,10 @@ def _meant(found: re.Match[str]) -> str:
     if found[4] is not None:
         return _SIGNS.get(found[4], found[4])
     number = int(found[1] or found[2] or found[3], 16)
-    return chr(number) if number <= _LAST_CHARACTER else found[0]
+    return chr(number) if number <= sys.maxunicode else found[0]
 
 
 def _decoded(run: str) -> str:
     """Decode a run of base64; drop an incomplete last byte."""
-    whole = run[: len(run) - (len(run) % _QUANTUM == 1)]
-    return a2b_base64(whole + "=" * (-len(whole) % _QUANTUM)).decode("utf-8", "replace")
+    whole = run[: len(run) - (len(run) % 4 == 1)]
+    return a2b_base64(whole + "=" * (-len(whole) % 4)).decode("utf-8", "replace")

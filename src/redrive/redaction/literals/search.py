@@ -53,13 +53,11 @@ class Literals:
         self._shown = {literal: shown for literal, shown in literals.items() if len(literal) >= LITERAL_MIN}
         self._wide: set[str] = set()
         for literal, shown in tuple(self._shown.items()):
-            for form in encodings_of(literal):
+            cores = [form for form in base64_cores(literal) if len(form) >= ENCODED_MIN]
+            self._wide.update(cores)
+            for form in (*encodings_of(literal), *cores):
                 if len(form) >= ENCODED_MIN:
                     self._shown.setdefault(form, shown)
-            for form in base64_cores(literal):
-                if len(form) >= ENCODED_MIN:
-                    self._shown.setdefault(form, shown)
-                    self._wide.add(form)
         if len(self._shown) <= ONE_BY_ONE_MAX:
             self._few = tuple(self._shown)
             self._samples = None

@@ -16,18 +16,12 @@ PIECE: Final = 256
 
 REST_MAX: Final = 9 * PIECE
 """The rest of a piece at a cut is shorter than this, in any encoding."""
-HEAD_MAX: Final = 1_024
-"""How much of a quoted value is read to decide whether its name makes it a secret."""
-SHOWN_MIN: Final = 32
 NAME_MAX: Final = 200
-QUOTES_MAX: Final = 64
-"""How many quotes before a cut are tried as the opening quote."""
+"""How far before a quoted value its name may start."""
 
 _SPACE: Final = re.compile(r"\s")
 _MARK: Final = re.compile(r"<(?:payload|redacted):[^<>]*>")
 _KEY_END: Final = re.compile(r"(?>(?:[A-Za-z0-9+/=]++|\s++|\\++[nrt])*)-{4,5} ?END [A-Z0-9 ]{0,60}-{4,5}")
-_BEFORE_OPENING: Final = " \t\r\n:=([{,"
-_PREFIXES: Final = "bBuUrRfF"
 
 
 def pieces_of(literals: Iterable[tuple[str, str]], read: int, *, is_start: bool) -> dict[str, str]:
@@ -61,14 +55,11 @@ def certain(part: str, *, is_start: bool) -> str:
     It may be a fragment of a piece that the cut splits. Two cuts usually reveal that, but not in a literal that repeats itself,
     where the same text may precede both.
     """
-    sentinels = [(sentinel.start(), sentinel.end()) for sentinel in _MARK.finditer(part)]
-    if not sentinels:
+    marks = [mark.span() for mark in _MARK.finditer(part)]
+    if not marks:
         return part
-    if is_start:
-        end = sentinels[-1][1]
-        return part[:end] if len(part) - end < REST_MAX else part
-    start = sentinels[0][0]
-    return part[start:] if start < REST_MAX else part
+    kept = part[: marks[-1][1]] if is_start else part[marks[0][0] :]
+    return kept if len(part) - len(kept) < REST_MAX else part
 
 
 def common_start(one: str, other: str) -> str:
@@ -102,16 +93,16 @@ def closed_from(text: str, since: int, cut: int, redact: Callable[[str], str]) -
 
 
 def _opening(text: str, quote: str, since: int) -> re.Match[str] | None:
-    """Return the last opening quote before a position; an opening quote follows punctuation or white space."""
+    """Return the last opening quote before a position, of 64; an opening quote follows punctuation or white space."""
     at = since
-    for _ in range(QUOTES_MAX):
+    for _ in range(64):
         at = text.rfind(quote, 0, at)
         if at < 0:
             return None
         # Matched together with the backslashes before it.
         before = text[max(0, at - NAME_MAX) : at]
         start = at - len(before) + len(before.rstrip("\\"))
-        if not (name := before.rstrip("\\").rstrip(_PREFIXES)) or name[-1] in _BEFORE_OPENING:
+        if not (name := before.rstrip("\\").rstrip("bBuUrRfF")) or name[-1] in " \t\r\n:=([{,":
             return re.compile(rf"\\*{quote}").match(text, start)
     return None
 
@@ -121,10 +112,10 @@ def _quoted_until(text: str, opening: re.Match[str], cut: int, redact: Callable[
     closing = re.compile(rf"(?<!\\){re.escape(opening[0])}").search(text, opening.end())
     if closing is not None and closing.end() <= cut:
         return cut
-    head = text[opening.end() : opening.end() + HEAD_MAX]
-    shown = redact(
-        f"{text[max(0, opening.start() - NAME_MAX) : opening.start()]}{opening[0]}{head}{opening[0]}"
-    )
-    if head[:SHOWN_MIN] in shown or head[-SHOWN_MIN:] in shown:
+    # The beginning is enough to decide whether its name makes it a secret.
+    head = text[opening.end() : opening.end() + 1_024]
+    name = text[max(0, opening.start() - NAME_MAX) : opening.start()]
+    shown = redact(f"{name}{opening[0]}{head}{opening[0]}")
+    if head[:32] in shown or head[-32:] in shown:
         return cut
     return len(text) if closing is None else closing.start()

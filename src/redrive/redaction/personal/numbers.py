@@ -35,7 +35,6 @@ _ISSUERS: Final[tuple[tuple[re.Pattern[str], frozenset[int]], ...]] = (
 )
 _LUHN_DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _RRN_WEIGHTS: Final = (2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5)
-_RRN_RANDOM_SINCE: Final = 201000
 _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 CONTEXT_MAX: Final = 40
 """How far before a number in lower case the words `national insurance` may be."""
@@ -95,10 +94,8 @@ def is_card(digits: str) -> bool:
     length = len(digits)
     if not any(length in lengths and prefix.match(digits) for prefix, lengths in _ISSUERS):
         return False
-    total = 0
-    for place, digit in enumerate(reversed(digits)):
-        value = int(digit)
-        total += _LUHN_DOUBLED[value] if place % 2 else value
+    values = map(int, reversed(digits))
+    total = sum(_LUHN_DOUBLED[value] if place % 2 else value for place, value in enumerate(values))
     return total % 10 == 0 and len(set(digits)) > 1
 
 
@@ -123,7 +120,7 @@ def is_rrn(digits: str) -> bool:
     month, day = int(digits[2:4]), int(digits[4:6])
     if not 1 <= month <= 12 or not 1 <= day <= _MONTH_DAYS[month - 1]:
         return False
-    if digits[6] in "3478" and int(digits[:6]) >= _RRN_RANDOM_SINCE:
+    if digits[6] in "3478" and int(digits[:6]) >= 201000:
         return True
     total = sum(int(digit) * weight for digit, weight in zip(digits, _RRN_WEIGHTS, strict=False))
     check = (11 - total % 11) % 10

@@ -57,17 +57,12 @@ def is_phone(whole: str, digits: str, before: str) -> bool:
     if _DIALLED.match(whole):
         whole = "+" + whole[2:]
     if whole.startswith(("+", "(+")):
-        return bool(_INTERNATIONAL.fullmatch(whole.lstrip("("))) and not _is_decimal(whole)
+        # Points make it a coordinate or another number with a fraction.
+        points = whole.count(".")
+        is_decimal = points == 1 or (points > 1 and " " in whole) or _COORDINATES.fullmatch(whole)
+        return bool(_INTERNATIONAL.fullmatch(whole.lstrip("("))) and not is_decimal
     # Nine digits are enough only in Seoul, with a slash after the area code, or after a word such as `phone`.
     is_clear = count >= 10 or whole.startswith(("02-", "02 ", "02.", "(02)")) or "/" in whole
     if is_clear and _NATIONAL.fullmatch(whole) and not _STOCK.search(before):
         return True
     return _PHONE_WORDS.search(before) is not None
-
-
-def _is_decimal(whole: str) -> bool:
-    """Return whether points make the text a coordinate or another number with a fraction."""
-    points = whole.count(".")
-    if _COORDINATES.fullmatch(whole):
-        return True
-    return points == 1 or (points > 1 and " " in whole)

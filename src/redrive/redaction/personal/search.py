@@ -17,16 +17,12 @@ from redrive.redaction.personal.phones import is_phone
 from redrive.redaction.placeholders import SENTINEL, Sentinels
 from redrive.redaction.places import Place, Places
 
-LOCAL_MAX: Final = 64
-"""The longest local part of an e-mail address."""
-
 DIGITS_MIN: Final = 9
 """The fewest digits of a phone number, a card or a national id of digits only."""
 
 CONTEXT_MAX: Final = 40
 """How far before a number the word that names it may be."""
 
-_LOCAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+'-")
 _DOMAIN: Final = re.compile(
     rf"@(?:(?:[^\W_](?:[\w-]{{0,61}}[^\W_])?\.){{1,6}}([^\W\d_]{{2,24}}|xn--[a-z0-9-]{{2,24}})(?![\w-])(?!\.[A-Za-z]|[(@])|[{SENTINEL}])"
 )
@@ -44,8 +40,7 @@ _NOT_DOMAINS: Final = frozenset(
     "png jpg jpeg gif svg webp ico css js ts tsx jsx mjs json yaml yml html xml toml service socket target timer mount slice"
     " scope device path swap local_domain dot shape".split()
 )
-_DIGIT: Final = frozenset(b"0123456789")
-_DIGITS: Final = bytes(100 if byte in _DIGIT else 32 for byte in range(256))
+_DIGITS: Final = bytes(100 if byte in b"0123456789" else 32 for byte in range(256))
 # Typographic spaces and dashes have no byte of their own in the shape; they become question marks.
 _SEPARATORS: Final = b" -./()+\xa0?"
 _PLAIN_SIGNS: Final = str.maketrans(
@@ -56,10 +51,7 @@ _SOME: Final = b"d" * 5
 _ENOUGH: Final = b"d" * DIGITS_MIN
 # A number: digits with at most three separators between them. Matching stops at its end, so each digit is read once. The signs
 # before it are not in the pattern, so that the search for a digit runs in C.
-_NUMBER: Final = re.compile(r"[0-9](?>(?:[ .()/-]{0,3}[0-9]){8,40})")
-_TYPESET_NUMBER: Final = re.compile(
-    r"[0-9](?>(?:[ .()/\u00a0\u2007\u2009\u202f\u2010-\u2013-]{0,3}[0-9]){8,40})"
-)
+_NUMBER: Final = re.compile(r"[0-9](?>(?:[ .()/\u00a0\u2007\u2009\u202f\u2010-\u2013-]{0,3}[0-9]){8,40})")
 _PARTS: Final = re.compile(f"[^ ]{{{DIGITS_MIN},}}")
 _CARD: Final = re.compile(
     r"[0-9]{12,19}|[0-9]{4}([ ./-])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}|[0-9]{4}[ -][0-9]{6}[ -][0-9]{4,5}"
@@ -81,7 +73,6 @@ _NATIONAL_IDS: Final[tuple[tuple[int, str, Callable[[str], bool], re.Pattern[str
 _NO_SIGNS: Final = str.maketrans("", "", " +./()-")
 # Before a number, these characters make it part of something longer: an amount, an id, a version, a path, a date.
 _GLUE: Final = "_.$+-"
-_GLUE_AFTER_DIGIT: Final = "/:"
 
 
 def redact_personal(text: str, sentinels: Sentinels) -> str:
@@ -101,7 +92,7 @@ def _emails(text: str) -> Iterator[tuple[int, int, str]]:
     done = 0
     for domain in _DOMAIN.finditer(text):
         at = domain.start()
-        local = _local_before(text, max(done, at - LOCAL_MAX), at)
+        local = _local_before(text, max(done, at - 64), at)
         if local and _is_address(text, at - len(local), local, domain):
             # A domain that was hidden before stays hidden as what it was.
             done = domain.end() if domain.lastindex else at
@@ -111,7 +102,7 @@ def _emails(text: str) -> Iterator[tuple[int, int, str]]:
 def _local_before(text: str, floor: int, at: int) -> str:
     """Return the local part of an address whose `@` is at `at`."""
     start = at
-    while start > floor and (text[start - 1] in _LOCAL or text[start - 1].isalnum()):
+    while start > floor and (text[start - 1].isalnum() or text[start - 1] in "._%+'-"):
         start -= 1
     return text[start:at].lstrip(".-%+'")
 
@@ -119,18 +110,16 @@ def _local_before(text: str, floor: int, at: int) -> str:
 def _is_address(text: str, start: int, local: str, domain: re.Match[str]) -> bool:
     """Return whether it is a person's address, not a git remote, a systemd unit or a file name."""
     following = text[domain.end() : domain.end() + 2]
-    if local.lower() in _NOT_PEOPLE and (
-        following[:1] in (":", "/") or text[max(0, start - 3) : start] == "://"
-    ):
+    if text.endswith("://", 0, start) or following in (":/", ":~"):
         return False
-    if text[max(0, start - 3) : start] == "://" or following in (":/", ":~"):
+    if local.lower() in _NOT_PEOPLE and following[:1] in (":", "/"):
         return False
     return domain.lastindex is None or domain[1].lower() not in _NOT_DOMAINS
 
 
 def _numbers(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield the personal numbers of digits only, given their context."""
-    for found in (_NUMBER if text.isascii() else _TYPESET_NUMBER).finditer(text):
+    for found in _NUMBER.finditer(text):
         end = found.end()
         signs = text[max(0, found.start() - 2) : found.start()]
         start = found.start() - len(signs) + len(signs.rstrip("+("))
@@ -155,7 +144,7 @@ def _numbers(text: str) -> Iterator[tuple[int, int, str]]:
 def _is_glued(text: str, start: int) -> bool:
     """Return whether the character before a number makes it part of something longer."""
     last = text[start - 1]
-    if last in _GLUE_AFTER_DIGIT:
+    if last in "/:":
         return text[max(0, start - 2) : start - 1].isdecimal()
     if last == "#":
         # `card#4111...` names what follows; `order #4111...` counts.
