@@ -19,12 +19,6 @@ from redrive.redaction.named.values import is_guarded, is_inert, is_random
 SECRET_MIN: Final = 8
 """Shorter values of variables with a secret name, unless mixed, are not hidden: that would hide ordinary words everywhere."""
 
-MIXED_MIN: Final = 6
-"""Values that mix letters with digits or punctuation are hidden from this length on."""
-
-WORD_MIN: Final = 12
-"""A word of letters only, in a variable whose name is uncertain, is hidden from this length on."""
-
 # A URL without user information; one with it is a secret if the name is.
 _PLAIN_URL: Final = re.compile(r"[A-Za-z][\w+.-]{1,30}://[^\s@;]*")
 _URL_PASSWORD: Final = re.compile(
@@ -36,7 +30,6 @@ _COMMON_WORDS: Final = frozenset(
     "postgres password postgresql rabbitmq localhost development production staging disabled required username default"
     " internal external anonymous bearer testing example optional database".split()
 )
-
 
 _last_snapshot: tuple[Mapping[object, object], Mapping[str, str]] = ({}, MappingProxyType({}))
 """The content of the environment, and the secrets found in it."""
@@ -55,17 +48,15 @@ def secret_environment() -> Mapping[str, str]:
     if seen == raw:
         return known
     before = dict(raw)
-    secrets = {
-        name: secret for name, value in os.environ.items() if (secret := _secret_in(name, value)) is not None
-    }
-    known = MappingProxyType(secrets)
+    found = {name: _secret_in(name, value) for name, value in os.environ.items()}
+    known = MappingProxyType({name: secret for name, secret in found.items() if secret is not None})
     _last_snapshot = (before, known)
     return known
 
 
 def _secret_in(name: str, value: str) -> str | None:
     """Return the secret in a variable's value; None when there is none."""
-    if len(value) < (MIXED_MIN if is_guarded(value) else SECRET_MIN):
+    if len(value) < (6 if is_guarded(value) else SECRET_MIN):
         return None
     url = _URL_PASSWORD.search(value)
     if url:
@@ -83,7 +74,7 @@ def _is_key(name: str, value: str) -> bool:
         return True
     is_named = words_of(name)[-1] in ("key", "keys", "auth")
     is_word = len(value) >= SECRET_MIN and not re.search(r"\s", value)
-    return is_named and is_word and (len(value) >= WORD_MIN or is_guarded(value))
+    return is_named and is_word and (len(value) >= 12 or is_guarded(value))
 
 
 def _is_harmless(value: str) -> bool:

@@ -24,11 +24,6 @@ SENTINEL: Final = "\U000f0000-\U000ffffd"
 FIRST_SENTINEL: Final = "\U000f0000"
 """The lowest sentinel; no character in common use is above it."""
 
-FEW: Final = 4
-"""Up to this many sentinels are replaced one by one, each by a search in C."""
-
-_FIRST: Final = 0xF0000
-_LAST: Final = 0xFFFFD
 _ANY_SENTINEL: Final = re.compile(f"[{SENTINEL}]")
 _NUMBER: Final = "(?:0|[1-9][0-9]{0,7})"
 """The index of a value; fewer digits than a card number has, so that a card is never taken for an index."""
@@ -67,7 +62,7 @@ class Sentinels:
         """Whether the text is ASCII; then every other character in the working copy is a sentinel."""
         found: list[str] = [] if self.is_ascii else _ANY_SENTINEL.findall(text)
         self._taken = frozenset(found)
-        self._next = _FIRST
+        self._next = ord(FIRST_SENTINEL)
         # Restoring a placeholder that contains a sentinel character must not restore that character too.
         self._is_plain = True
 
@@ -77,7 +72,7 @@ class Sentinels:
         if sentinel is None:
             while chr(self._next) in self._taken:
                 self._next += 1
-            if self._next > _LAST:
+            if self._next > 0xFFFFD:
                 return shown
             sentinel = chr(self._next)
             self._next += 1
@@ -126,7 +121,8 @@ class Sentinels:
 
     def show(self, text: str) -> str:
         """Replace every sentinel in `text` by its placeholder."""
-        if len(self._shown) <= FEW and self._is_plain:
+        # A few sentinels are replaced one by one, each by a search in C.
+        if len(self._shown) <= 4 and self._is_plain:
             for sentinel, shown in self._shown.items():
                 text = text.replace(sentinel, shown)
             return text

@@ -21,9 +21,6 @@ from redrive.redaction.named.values import count_shifts
 from redrive.redaction.placeholders import Sentinels
 from redrive.redaction.places import Place, Places
 
-RUN_MIN: Final = 16
-"""The shortest run that can contain a token."""
-
 LONG_RUN_MIN: Final = 23
 """The shortest run that can contain a token without a fixed prefix."""
 
@@ -32,9 +29,9 @@ SHIFTS_PER: Final = 4
 
 _TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-+/~:$")
 _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
-_RUN: Final = b"x" * RUN_MIN
+# The shortest run that can contain a token.
+_RUN: Final = b"x" * 16
 _REST: Final = re.compile(r"[\w.+/~:$=-]*+", re.ASCII)
-_REST_BACKWARDS: Final = re.compile(r"[\w.+/~:$=-]{0,80}+", re.ASCII)
 # `self.client.send`, `handle_order_100`, `app.errors.NotFound:`, `/srv/app/orders/100`, `db.local:5432/orders`,
 # `2026-11-15T12:00:00Z`: no token is a name of words, a hash, a path with a small number or two, or a time.
 _NO_TOKEN: Final = re.compile(
@@ -173,7 +170,7 @@ def _runs(text: str) -> list[tuple[int, int]]:
 def _across_equals(text: str, floor: int, start: int, end: int) -> tuple[int, int]:
     """Return a run with what an equals sign joins to it on either side."""
     if text[start - 1 : start] == "=":
-        before = _REST_BACKWARDS.match(text[max(floor, start - 80) : start][::-1])
+        before = _REST.match(text[max(floor, start - 80) : start][::-1])
         start -= before.end() if before else 0
     rest = _REST.match(text, end)
     return start, rest.end() if rest else end

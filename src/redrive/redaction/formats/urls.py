@@ -16,12 +16,6 @@ from redrive.redaction.placeholders import FIRST_SENTINEL, Sentinels
 USERINFO_MAX: Final = 1024
 """The longest user information of a URL, in characters."""
 
-BARE_MAX: Final = 128
-"""The longest user information of an address without a scheme, in characters."""
-
-LONE_USER_MIN: Final = 20
-"""A user name without a password counts as a token from this length on."""
-
 _USERINFO: Final = re.compile(rf"[^\s/?#\"'<>`\\]{{1,{USERINFO_MAX}}}@")
 # A password of a database URL may contain an unescaped slash, question mark or hash; a port before a path is not a password.
 _LOOSE_USERINFO: Final = re.compile(
@@ -69,7 +63,7 @@ def _schemeless(text: str) -> Iterator[tuple[int, int, str]]:
         at = found.start()
         if text[at - 1 : at] >= FIRST_SENTINEL:
             continue  # Replaced before.
-        word = _LAST_WORD.search(text[max(done, at - BARE_MAX) : at][::-1])
+        word = _LAST_WORD.search(text[max(done, at - 128) : at][::-1])
         user, colon, password = word[0][::-1].partition(":") if word else ("", "", "")
         if not user or not colon:
             continue
@@ -87,9 +81,8 @@ def _userinfo_end(text: str, start: int) -> int | None:
     if at < 0 or (text.find(";", start, at) >= 0 and _PROPERTIES.match(text, start, limit)):
         return None
     found = _USERINFO.match(text, start, limit)
-    if found is None:
-        scheme = text[max(0, start - 16) : start - 3]
-        found = None if _WEB_SCHEME.search(scheme) else _LOOSE_USERINFO.match(text, start, limit)
+    if found is None and not _WEB_SCHEME.search(text[max(0, start - 16) : start - 3]):
+        found = _LOOSE_USERINFO.match(text, start, limit)
     if found is None:
         return None
     end = found.end() - 1
@@ -105,5 +98,6 @@ def _secret_in(userinfo: str) -> int | None:
         # A random user name, as in older Sentry addresses, is part of the secret.
         secret = 0 if len(user) >= RANDOM_MIN and is_random(user) else len(user) + 1
         return None if is_inert(password) else secret
-    is_token = len(user) >= LONE_USER_MIN or is_random(user)
+    # A long user name without a password is a token.
+    is_token = len(user) >= 20 or is_random(user)
     return 0 if is_token and not is_inert(user) else None

@@ -26,23 +26,14 @@ NAME_MAX: Final = 64
 TAIL_MAX: Final = 48
 """How far a name may extend to the right of the start of its stem."""
 
-QUERY_VALUE_MIN: Final = 8
-"""A query parameter such as `key` or `code` is a secret from this length on."""
-
 DECIDED_MAX: Final = 8_192
 """A text with more different names was not written for people; its rest is hidden as a whole."""
 
 LONG_MIN: Final = 16_384
 """In a longer text repeated names are decided once."""
 
-BACK: Final = 512
-"""More than a decision ever looks back: a name, and the start of its line and of the line above."""
-
 AHEAD: Final = 768
 """How much of a value fits in a window; longer ones are decided in the whole text."""
-
-NEAR: Final = 64
-"""How much of the text after a stem must be the same before windows are compared."""
 
 # Each is found by a rare letter in it, and what is before that letter is looked up: the search skips all other letters at once.
 _STEMS: Final = re.compile(
@@ -65,10 +56,7 @@ _HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{SENTINEL}](?=[\s\"'`,;&)\]}}\\
 _TAIL: Final = re.compile(r"[\w\-\u0e00-\u0e7f]*+")
 # Words that are secret names only after another word, or in a query string.
 _SHORT_NAMES: Final = frozenset({"key", "keys", "code", "pass"})
-_SHORT: Final = 4
-_NAME_ENDS: Final = "0123456789_.-"
 _RESOURCE: Final = re.compile(r"(?:arn|urn|crn|projects/)[\w:/.-]{0,100}:\Z")
-
 
 _Decision = tuple[int, int, tuple[Span, str] | None]
 """The end of a name, the possible start of its value, and the secret there. A plain tuple, because many are built."""
@@ -116,12 +104,13 @@ class _Repeats:
 
     def decide(self, floor: int, hit: int) -> _Decision:
         """Return the decision about the name around `hit`, in positions of the whole text."""
-        near = self._text[hit : hit + NEAR]
+        near = self._text[hit : hit + 64]
         if near not in self._near:
             self._near.add(near)
             self.decided += 1
             return _decide(self._text, floor, hit)
-        low = max(0, hit - BACK)
+        # More than a decision ever looks back: a name, and the start of its line and of the line above.
+        low = max(0, hit - 512)
         key = (self._text[low : hit + AHEAD], floor - low)
         decided = self._seen.get(key)
         if decided is None:
@@ -186,12 +175,12 @@ def _name_start(text: str, floor: int, hit: int) -> int:
 
 def _meaning(text: str, floor: int, start: int, name: str) -> NameMeaning | None:
     """Return the meaning of the name that starts at `start`."""
-    if len(name) <= _SHORT and text[start - 1 : start] == " " and name.lower() in _SHORT_NAMES:
+    if len(name) <= 4 and text[start - 1 : start] == " " and name.lower() in _SHORT_NAMES:
         # In prose the words of a name are separated: `API key: ...`.
         word = text[floor : start - 1].rpartition(" ")[2]
         return meaning_of_name(f"{word if word.replace('-', '').isalnum() else ''}_{name}")
     # Numbers at either end of a name mean nothing; without them, more names are in the cache.
-    return meaning_of_name(name.strip(_NAME_ENDS))
+    return meaning_of_name(name.strip("0123456789_.-"))
 
 
 def _secret_at(
@@ -203,13 +192,14 @@ def _secret_at(
     if syntax is None:
         return None
     if before in _QUERY_SIGNS and name in _QUERY_NAMES and syntax == "assigned":
-        return _query_value(text, after.end())
+        span = unquoted_span(text, after.end())
+        is_secret = span.end - span.start >= 8 and is_guarded(text[span.start : span.end])
+        return (span, "secret") if is_secret else None
     if meaning is None or (before in ("{", ":") and _is_reference(text, start, before, after.end())):
         return None
-    if not meaning.certain and syntax == "next to" and name.lower() in _SHORT_NAMES:
-        # `for key 9f8e...` is a lookup; `API key 9f8e...` is a secret.
-        return None
-    if not meaning.certain and not _LONG_AHEAD.match(text, after.end()):
+    # `for key 9f8e...` is a lookup; `API key 9f8e...` is a secret.
+    is_lookup = syntax == "next to" and name.lower() in _SHORT_NAMES
+    if not meaning.certain and (is_lookup or not _LONG_AHEAD.match(text, after.end())):
         return None
     return secret_of(NamedValue(text, start, name, after, syntax, meaning))
 
@@ -219,10 +209,3 @@ def _is_reference(text: str, start: int, before: str, value: int) -> bool:
     if before == "{":
         return text.startswith(("?", "+"), value)
     return _RESOURCE.search(text, max(0, start - 100), start) is not None
-
-
-def _query_value(text: str, start: int) -> tuple[Span, str] | None:
-    """Return the value of a query parameter if it is long and mixed, and so a secret."""
-    span = unquoted_span(text, start)
-    is_secret = span.end - span.start >= QUERY_VALUE_MIN and is_guarded(text[span.start : span.end])
-    return (span, "secret") if is_secret else None

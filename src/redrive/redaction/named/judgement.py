@@ -37,9 +37,6 @@ from redrive.redaction.named.vocabulary import PASSWORDS, PROSE_WORDS
 SOURCE_LINE_MAX: Final = 400
 """How far back the start of a line, and the line before it, may be."""
 
-PARSED_MAX: Final = 24
-"""How far before a name a word of a parser's message may be."""
-
 _QUOTES: Final = ("'", '"', "`")
 _OPENED: Final = ("[", "(", "{", "<")
 _TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
@@ -214,7 +211,7 @@ def _describes_name(named: NamedValue, value: str) -> bool:
         # A word in another script is a word; passwords use ASCII letters or contain a digit.
         return value.replace(" ", "").isalpha()
     if value.isalpha():
-        return bool(_PARSED.search(named.text, max(0, named.start - PARSED_MAX), named.after.end("tail")))
+        return bool(_PARSED.search(named.text, max(0, named.start - 24), named.after.end("tail")))
     return named.name in ("pass", "PASS") and _TALLY.fullmatch(value) is not None
 
 

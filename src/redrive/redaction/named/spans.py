@@ -16,22 +16,18 @@ from redrive.redaction.placeholders import SENTINEL
 VALUE_MAX: Final = 16_384
 """How far a closing quote may be; a value without one ends with its line."""
 
-REPEATED_MAX: Final = 2
-"""Up to this many further quotes may open a value."""
-
 BARE_MAX: Final = 256
 """How much of an unquoted value is read before the decision; `whole_span` then reads the rest."""
 
 LINE_MAX: Final = 2048
 """How much of a header line is read before the decision."""
 
-HEREDOC_MAX: Final = 480
-"""How far the end of a here document may be; longer secrets have formats of their own."""
-
 _CONTINUED: Final = r"(?=[\w$@#^~])"
 """A quote that this follows is a character of the value: text that quotes carelessly closes a quote only before a delimiter."""
-_VALUE_START: Final = re.compile(_CONTINUED)
-_OPENING: Final = re.compile(r"[bBuUrRfFN@]{0,2}(\\{0,15}[\"'`]|&quot;|&\#0?39;|%22|\\+u0022)")
+# Two or three quotes in a row open one value; an empty value ends before a delimiter.
+_OPENING: Final = re.compile(
+    rf"[bBuUrRfFN@]{{0,2}}(\\{{0,15}}[\"'`]|&quot;|&\#0?39;|%22|\\+u0022)(?:\1{{1,2}}{_CONTINUED})?"
+)
 _BARE: Final = re.compile(
     r"(?>(?:[^\s\"'`<>&;,(){}\[\]\\|%]++"
     r"|%(?!26|2[cC]|22)"
@@ -81,13 +77,6 @@ def quoted_span(text: str, start: int) -> Span | None:
     if opening is None:
         return None
     inside = opening.end()
-    # Two or three quotes in a row open one value; an empty value ends before a delimiter.
-    repeated = 0
-    while text.startswith(opening[1], inside) and repeated < REPEATED_MAX:
-        inside += len(opening[1])
-        repeated += 1
-    if repeated and not _VALUE_START.match(text, inside):
-        inside = opening.end()
     content = _closing(opening[1]).match(text, inside, inside + VALUE_MAX)
     end = content.end() if content else inside
     if end == inside + VALUE_MAX:
@@ -143,7 +132,8 @@ def authorization_span(text: str, span: Span, quote: str) -> Span:
 
 def heredoc_span(text: str, start: int) -> Span | None:
     """Return the lines between `<<EOT` at `start` and the line that closes them; None when it is too far."""
-    found = _HEREDOC.match(text, start, start + HEREDOC_MAX)
+    # Longer secrets have formats of their own.
+    found = _HEREDOC.match(text, start, start + 480)
     return None if found is None else Span(found.start(2), found.end(2), quoted=True)
 
 

@@ -55,9 +55,6 @@ AFTER_NAME: Final = re.compile(
     re.VERBOSE,
 )
 
-BEFORE_MAX: Final = 80
-"""How far before a stem what its syntax needs may start."""
-
 # What some syntaxes need before the name: `<password>x`, `name="password">x`, `<key>password</key>`, `set password to x`.
 _NEEDED: Final = {
     "element": re.compile(r"[<:][\w.-]*\Z"),
@@ -81,7 +78,7 @@ def syntax_of(after: re.Match[str], before: str, name: str) -> Syntax | None:
     if group in ("space", "loose", "call"):
         return _unassigned(group, before, name)
     needed = _NEEDED.get("to" if after["to"] else group)
-    if needed and not needed.search(after.string, max(0, after.start() - BEFORE_MAX), after.start()):
+    if needed and not needed.search(after.string, max(0, after.start() - 80), after.start()):
         return None
     if after["to"] and name.lower() not in PASSWORDS:
         return None

@@ -20,32 +20,11 @@ LOOKED_AT_MAX: Final = 256
 RANDOM_MIN: Final = 16
 """A shorter value is never called random."""
 
-NAME_MIN: Final = 4
-"""A shorter value is never the name of a header, a parameter or a file."""
-
-GUARDED_MIN: Final = 6
-"""A shorter word in prose is never a password."""
-
-PIECE_MIN: Final = 10
-"""A shorter piece of a value is not random by itself."""
-
 SPLIT_MIN: Final = 20
 """A value of short pieces only is random from this many letters and digits on."""
 
 SHIFTS_PER: Final = 5
 """Random text changes between letters, digits and cases at least once in so many characters."""
-
-VOWEL_EVERY: Final = 5
-"""Words have more than one vowel in so many characters, random text has fewer."""
-
-WORD_LENGTH: Final = 3
-"""The words of a name in camel case are longer than this on average."""
-
-CROSSES_MIN: Final = 3
-"""This many letters x in a row mask a value."""
-
-RANDOM_MAX: Final = 96
-"""How many characters are tested for randomness."""
 
 _NOTHING: Final = re.compile(
     rf"(?>(?:[{SENTINEL}]|\{{[^{{}}]{{0,80}}\}}|\\+[nrt]|[\s*.•…#?,;:|(){{}}\[\]\"'`\\=/-]|[xX]{{3,}}+(?!\w))*)"
@@ -65,8 +44,10 @@ _FILE: Final = re.compile(
     r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@-]+){1,12}[\\/][\w-]+\.[a-z][a-z0-9]{1,4}"
     r"|~?/(?:app|etc|home|mnt|opt|root|run|srv|tmp|usr|var|vault|workspace)(?:/[\w.@-]+){1,12}"
 )
-_NAMED_FILE: Final = re.compile(
-    r"\.(?:json|png|jpe?g|gif|svg|pdf|csv|txt|log|html?|xml|ya?ml|toml|zip|gz|parquet|py|js|ts|css|pem|crt)\Z"
+# Recognisable kinds: a digest, a path, an address or a file.
+_LABELLED: Final = re.compile(
+    r"(?i:arn|sha256|sha1|md5):|\.?/|.*(?:://"
+    r"|\.(?:json|png|jpe?g|gif|svg|pdf|csv|txt|log|html?|xml|ya?ml|toml|zip|gz|parquet|py|js|ts|css|pem|crt)\Z)"
 )
 # A parameter of a prepared statement: `:password`, `@token`.
 _BOUND: Final = re.compile(r"[:@][A-Za-z_]+")
@@ -87,7 +68,6 @@ _HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 _FORTY: Final = re.compile(r"[A-Za-z0-9+/]{40}")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]{40,}")
 _ODD: Final = re.compile(r"[!@#$%^&+=~?]")
-_LABELS: Final = ("arn:", "sha256:", "sha1:", "md5:", "/", "./")
 _DIGIT: Final = re.compile("[0-9]")
 _VOWELS: Final = re.compile("[aeiouAEIOU]")
 _CAMEL_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -101,12 +81,12 @@ def is_inert(value: str) -> bool:
         return True
     if looked_at.isalnum():
         # Without punctuation, only a row of x is a mask.
-        return len(looked_at) >= CROSSES_MIN and not looked_at.strip("xX")
+        return len(looked_at) >= 3 and not looked_at.strip("xX")
     # A value that begins like a word can match only the few patterns that begin with these letters.
     may_stand = not looked_at[:1].isalnum() or looked_at[0] in _STANDING or ":" in looked_at
     if may_stand and (_NOTHING.fullmatch(looked_at) or _STANDS_FOR.fullmatch(looked_at)):
         return True
-    return len(looked_at) >= NAME_MIN and _names_something(looked_at)
+    return len(looked_at) > 3 and _names_something(looked_at)
 
 
 def _names_something(value: str) -> bool:
@@ -161,7 +141,7 @@ def _words(value: str) -> list[str]:
 def is_guarded(value: str) -> bool:
     """Return whether a word in prose looks like a password: six characters, letters mixed with digits or punctuation."""
     looked_at = value[:LOOKED_AT_MAX].rstrip(".,;:!?)")
-    if len(looked_at) < GUARDED_MIN or looked_at.isdigit():
+    if len(looked_at) < 6 or looked_at.isdigit():
         return False
     if looked_at.lower().partition("-")[0] in words.HASH_WORDS or _UUID.fullmatch(looked_at):
         return False
@@ -178,7 +158,7 @@ def is_pin(value: str) -> bool:
 
 def is_random(value: str, *, or_uuid: bool = False) -> bool:
     """Return whether a value looks random: a long hexadecimal run, or letters and digits well mixed."""
-    looked_at = value[:RANDOM_MAX].strip().rstrip("=")
+    looked_at = value[:96].strip().rstrip("=")
     if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
         return False
     if looked_at[0] == "/" and value.rstrip().endswith("="):
@@ -186,7 +166,7 @@ def is_random(value: str, *, or_uuid: bool = False) -> bool:
         return _BASE64.fullmatch(looked_at) is not None and _is_mixed(looked_at)
     if _UUID.fullmatch(looked_at) or _ULID.fullmatch(looked_at):
         return or_uuid
-    if not looked_at.isalnum() and _is_labelled(looked_at):
+    if not looked_at.isalnum() and _LABELLED.match(looked_at):
         return False
     is_key = _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at))
     return bool(is_key) or _is_mixed_in_pieces(_PIECES.findall(looked_at))
@@ -201,26 +181,20 @@ def _is_mixed_in_pieces(pieces: list[str]) -> bool:
     return size >= SPLIT_MIN and SHIFTS_PER * sum(map(count_shifts, pieces)) >= size
 
 
-def _is_labelled(value: str) -> bool:
-    """Return whether a value has a recognisable kind: an address, a digest, a path or a file."""
-    if "://" in value or value.lower().startswith(_LABELS):
-        return True
-    return "." in value and _NAMED_FILE.search(value) is not None
-
-
 def count_shifts(piece: str) -> int:
     """Return how often a text changes from one kind of letter or digit to another, as words and numbers rarely do."""
     return len(_SHIFTS.findall(piece))
 
 
 def _is_mixed(piece: str) -> bool:
-    """Return whether letters of both cases and digits alternate as they do in random text."""
-    if len(piece) < PIECE_MIN:
+    """Return whether ten or more letters of both cases and digits alternate as they do in random text."""
+    if len(piece) < 10:
         return False
     if _DIGIT.search(piece):
         if count_shifts(piece) * SHIFTS_PER >= len(piece):
             return True
-        if len(piece) >= SPLIT_MIN and len(_VOWELS.findall(piece)) * VOWEL_EVERY <= len(piece):
+        # Words have more than one vowel in five characters.
+        if len(piece) >= SPLIT_MIN and len(_VOWELS.findall(piece)) * 5 <= len(piece):
             return True
-    # Words of a name in camel case are longer than what random capitals cut out.
-    return len(piece) >= RANDOM_MIN and len(_CAMEL_WORDS.findall(piece)) * WORD_LENGTH >= len(piece)
+    # Words of a name in camel case are longer than the three characters that random capitals cut out.
+    return len(piece) >= RANDOM_MIN and len(_CAMEL_WORDS.findall(piece)) * 3 >= len(piece)
