@@ -94,7 +94,7 @@ def _three_stages(on: Databases) -> Ways:
 def _fails_once(on: Databases) -> Ways:
     return {
         "bare SQL: retry, complete, two audits": _limit(on, 10_000, fails_once=True),
-        "redrive": _redrive(on, 15_000, fails_once=True),
+        "redrive": _redrive(on, 30_000, fails_once=True),
         "pgqueuer": _peers(on, "pgqueuers", 1_500, (100, 250), fails_once=True),
         "procrastinate": _peers(on, "procrastinates", 400, (100,), fails_once=True),
         "Celery, on Redis": _peers(on, "celeries", 1_500, (100,), fails_once=True),

@@ -34,7 +34,7 @@ BEFORE, OPEN, AFTER = 6, 30, 12
 """Windows."""
 QUEUE_MAX = 20_000
 KEPT_SECONDS = 30.0
-PRUNE_SECONDS = 5.0
+PRUNE_SECONDS = 30.0
 TABLES = ("jobs", "attempts")
 SIZE = "SELECT pg_total_relation_size(('redrive.' || %s)::regclass)"
 ENDED = "SELECT coalesce(sum(jobs), 0) FROM redrive.tallies"

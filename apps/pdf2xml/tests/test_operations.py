@@ -50,7 +50,8 @@ def test_the_api_and_the_worker_serve_the_metrics(site: Site, visitor: Visitor) 
     job = visitor.submit(pdf())
     visitor.wait(job, "failed")
     site.fault("slow")
-    visitor.retry(job)
+    asked = visitor.retry(job)
+    assert asked.status_code == 202, asked.text
     visitor.wait(job, "processing")
 
     after = visitor.http.get("/metrics").text
