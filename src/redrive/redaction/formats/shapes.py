@@ -55,7 +55,7 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "private-key",
         "Private-Lines: ",
-        r"Private-Lines: \d{1,3}(?:\s|\\++[nr])++([A-Za-z0-9+/=]{1,80}+(?:(?:\s|\\++[nr])++[A-Za-z0-9+/=]{1,80}+(?![^\s\\]))*+)",
+        r"Private-Lines: \d{1,3}(?:\s|\\++[nr])++([A-Za-z0-9+/=]{1,80}+(?:(?:\s|\\++[nr])++[A-Za-z0-9+/=]{1,80}+(?![^\s\\]))*)",
     ),
 )
 
