@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from google.protobuf.message import DecodeError
-from nats.errors import TimeoutError as NothingLeftError
 from nats.js.client import JetStreamContext
 
 from apps.fetchbox.dead_letters.messages import decode
@@ -50,7 +49,8 @@ async def consume(url: str, rd: Redrive | None = None, *, durable: str = DURABLE
         while place < last:
             try:
                 messages = await reading.fetch(BATCH, timeout=WAIT_SECONDS)
-            except NothingLeftError:
+            # Of nats-py or, when a slow answer meets its deadline, the one of Python, of which that is a kind.
+            except TimeoutError:
                 left = await reading.consumer_info()
                 if not left.num_pending and not left.num_ack_pending:
                     break
