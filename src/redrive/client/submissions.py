@@ -9,34 +9,17 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline
 from redrive.engine.pipeline.reference import PipelineRef
-from redrive.engine.pipeline.submission import BulkSubmission, new_job
+from redrive.engine.pipeline.submission import BulkSubmission, JobOptions, ManyOptions, job_maker, new_job
 from redrive.engine.replay.rules import record_entry, stages_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.pipelines import recorded_stages
 from redrive.store.protocol import Store
 from redrive.store.records import LaneId, NewJob, SubmittedJob
-
-
-class ManyOptions(TypedDict, total=False):
-    """What many jobs have in common, as keyword arguments."""
-
-    run_at: datetime | None
-    delay: timedelta | float | None
-    priority: int
-    owner: str | None
-    expires_at: datetime | None
-
-
-class JobOptions(ManyOptions, total=False):
-    """What a job is submitted with besides its payload, as keyword arguments."""
-
-    key: str | None
 
 
 class Submissions:
@@ -87,9 +70,8 @@ class Submissions:
                 rule="cannot be combined with connection: items of a run are counted in transactions of redrive's own",
                 fix="Leave one of the two out.",
             )
-        make = functools.partial(
-            new_job, pipeline, lane=self._first_lane(pipeline, is_joined=connection is not None), **options
-        )
+        lane = self._first_lane(pipeline, is_joined=connection is not None)
+        make = job_maker(pipeline, lane=lane, **options)
         store = functools.partial(self._stored, connection=connection)
         return BulkSubmission(self._store, pipeline, make, key=key, run=run, store_jobs=store)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import msgspec
 
@@ -32,36 +32,60 @@ NO_LANE: Final = LaneId(0)
 StoreJobs = Callable[[list[NewJob]], list[SubmittedJob]]
 
 
+class ManyOptions(TypedDict, total=False):
+    """What many jobs have in common, as keyword arguments."""
+
+    run_at: datetime | None
+    delay: timedelta | float | None
+    priority: int
+    owner: str | None
+    expires_at: datetime | None
+
+
+class JobOptions(ManyOptions, total=False):
+    """What a job is submitted with besides its payload, as keyword arguments."""
+
+    key: str | None
+
+
 def new_job(
-    pipeline: PipelineRef,
-    payload: object,
-    *,
-    lane: LaneId = NO_LANE,
-    key: str | None = None,
-    run_at: datetime | None = None,
-    delay: timedelta | float | None = None,
-    priority: int = 5,
-    owner: str | None = None,
-    expires_at: datetime | None = None,
+    pipeline: PipelineRef, payload: object, *, lane: LaneId = NO_LANE, **options: Unpack[JobOptions]
 ) -> NewJob:
     """Return the job; refuse an argument that does not fit by its name."""
+    return job_maker(pipeline, lane=lane, **options)(payload)
+
+
+def job_maker(
+    pipeline: PipelineRef, *, lane: LaneId, key: str | None = None, **options: Unpack[ManyOptions]
+) -> Callable[[object], NewJob]:
+    """Return what makes jobs of payloads; refuse an option that does not fit by its name, once for all of them."""
+    priority, owner = options.get("priority", 5), options.get("owner")
+    run_at, expires_at = options.get("run_at"), options.get("expires_at")
     if isinstance(priority, bool) or priority not in range(10):
         raise ConfigurationError(
             field="priority", value=priority, rule="must be a whole number from 0 to 9", fix="0 goes first."
         )
     for field, text in (("key", key), ("owner", owner)):
         check_text(field, text)
-    now = CURRENT.get().clock.wall()
-    return NewJob(
-        lane=lane,
-        payload=encoded_payload(pipeline, payload),
-        run_at=instant("run_at", run_at, now) + _pause(delay, run_at),
-        priority=priority,
-        key=key,
-        owner=owner,
-        expires_at=None if expires_at is None else instant("expires_at", expires_at, now),
-        trace=trace_of_caller(),
-    )
+    wall = CURRENT.get().clock.wall
+    due = None if run_at is None else instant("run_at", run_at)
+    pause = _pause(options.get("delay"), run_at)
+    end = None if expires_at is None else instant("expires_at", expires_at)
+    trace = trace_of_caller()
+
+    def make(payload: object) -> NewJob:
+        return NewJob(
+            lane=lane,
+            payload=encoded_payload(pipeline, payload),
+            run_at=(wall() if due is None else due) + pause,
+            priority=priority,
+            key=key,
+            owner=owner,
+            expires_at=end,
+            trace=trace,
+        )
+
+    return make
 
 
 def _pause(delay: timedelta | float | None, run_at: datetime | None) -> float:
@@ -78,8 +102,8 @@ def _pause(delay: timedelta | float | None, run_at: datetime | None) -> float:
 class BulkSubmission:
     """Stores many payloads as jobs, in batches: each is checked as a whole before it is stored, and stays stored.
 
-    `make` makes a job of a payload, as `new_job` does, and `store_jobs` stores a batch. Memory is bounded by a batch, but for the
-    ids. An error cannot undo earlier batches; it reports which jobs they stored.
+    `make` makes a job of a payload, and `store_jobs` stores a batch. Memory is bounded by a batch, but for the ids. An error cannot
+    undo earlier batches; it reports which jobs they stored.
     """
 
     def __init__(
@@ -214,10 +238,8 @@ def check_size(where: str, encoded: bytes) -> None:
         raise SerializationError(where=where, kind=f"{len(encoded)} bytes", problem=problem)
 
 
-def instant(field: str, at: datetime | None, now: float) -> float:
-    """Return an aware point in time as seconds; `now` if it is None."""
-    if at is None:
-        return now
+def instant(field: str, at: datetime) -> float:
+    """Return an aware point in time as seconds."""
     if not isinstance(at, datetime) or at.tzinfo is None:
         raise ConfigurationError(
             field=field, value=at, rule="must carry its time zone", fix="datetime.now(UTC) + timedelta(...)."

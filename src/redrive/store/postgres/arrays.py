@@ -109,18 +109,18 @@ class CopyWriter:
 
     def add(
         self,
-        mine: tuple[int, float, int, int | None, float | None],
+        turn: tuple[int, float, int],
         alike: tuple[object, ...],
+        ordinal: int | None,
         value: bytes | None,
     ) -> None:
-        """Add a row."""
-        id_, run_at, priority, ordinal, expires_at = mine
+        """Add a row; its turn is the id, the due time and the priority."""
+        id_, run_at, priority = turn
         self._parts += (
-            self._MINE.pack(6 + len(alike), 8, id_, 8, run_at, 4, priority),
-            _field(ordinal),
-            _field(expires_at),
+            self._MINE.pack(5 + len(alike), 8, id_, 8, run_at, 4, priority),
             self._alike.get(alike) or self._shared(alike),
-            _field(value),
+            NULL if ordinal is None else _field(ordinal),
+            NULL if value is None else _sized(value),
         )
 
     def encoded(self) -> bytes:

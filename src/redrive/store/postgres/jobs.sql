@@ -28,7 +28,7 @@ SELECT submit_jobs($1::text, $2::text);
 SELECT nextval('jobs_id_seq') FROM generate_series(1, $1);
 
 -- name: copy_jobs
-COPY jobs (id, run_at, priority, ordinal, expires_at, pipeline, lane_id, status, owner, run_id, parent_id, created_at, payload)
+COPY jobs (id, run_at, priority, pipeline, lane_id, status, owner, run_id, parent_id, expires_at, created_at, ordinal, payload)
 FROM STDIN (FORMAT binary);
 
 -- name: duplicates

@@ -108,10 +108,11 @@ class Submission:
                 job.owner or None,
                 job.run,
                 job.parent,
+                job.expires_at,
                 now,
             )
-            mine = (id_, job.run_at, job.priority, job.ordinal, job.expires_at)
-            rows.add(mine, alike, None if is_beside(job) else job.payload)
+            turn = (id_, job.run_at, job.priority)
+            rows.add(turn, alike, job.ordinal, None if is_beside(job) else job.payload)
         self._db.copy("copy_jobs", rows)
         return {
             place: SubmittedJob(cast("JobId", id_), is_duplicate=False)
