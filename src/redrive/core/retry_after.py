@@ -115,12 +115,13 @@ def from_duration(value: object) -> float | None:
 def from_attributes(exc: BaseException, now: float) -> float | None:
     """Read a delay that the exception itself carries as an attribute, such as `retry_after`."""
     for name in _ATTRIBUTES:
-        with suppress(Exception):
-            # A property, a number or a time zone of a foreign class may raise anything.
-            value = getattr(exc, name, None)
-            delay = None if value is None else from_retry_after(value, now)
-            if delay is not None:
-                return delay
+        value = _attribute(exc, name)
+        if value is not None:
+            with suppress(Exception):
+                # A number or a time zone of a foreign class may raise anything.
+                delay = from_retry_after(value, now)
+                if delay is not None:
+                    return delay
     return None
 
 

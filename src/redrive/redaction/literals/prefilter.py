@@ -63,14 +63,13 @@ class LiteralIndex(dict[str, str]):
     def line_candidates(self, text: str) -> dict[str, str]:
         """Return the lines of literals that occur in a text: a line may, even if its literal is longer than the text."""
         if self._lines is None:
-            self._lines = LiteralIndex(
-                {
-                    line: shown
-                    for literal, shown in self.items()
-                    if "\n" in literal or "\r" in literal
-                    for line in lines_of(literal)
-                }
-            )
+            lines = {
+                line: shown
+                for literal, shown in self.items()
+                if "\n" in literal or "\r" in literal
+                for line in lines_of(literal)
+            }
+            self._lines = LiteralIndex(lines) if lines else _NO_LINES
         if not self._lines:
             return {}
         # With a line end, so that it counts as a line of a value, not as a value.
@@ -105,6 +104,9 @@ class LiteralIndex(dict[str, str]):
             if start != literal:
                 self._others.setdefault(start, []).append(literal)
         return SampleIndex(starts)
+
+
+_NO_LINES: Final = LiteralIndex({})
 
 
 def _joined(text: str) -> str:
