@@ -18,7 +18,7 @@ import pytest
 
 from redrive.store.postgres.connection import Server, address_of
 from redrive.store.statements.statement import Statement
-from redrive.store.statements.text import FILES, for_rows, statements_of, text_of
+from redrive.store.statements.text import FILES, blocks_of, for_rows, statements_of, text_of
 from tests.databases import Schemas
 from tests.statement_record import declared
 
@@ -114,7 +114,7 @@ def server(schemas: Schemas) -> Generator[psycopg.Connection]:
 
 def test_a_statement_is_declared_in_the_module_of_its_file() -> None:
     for file, module in MODULES.items():
-        named = set(re.findall(r"^-- name: (\w+)", text_of("sqlite", file), re.MULTILINE))
+        named = {name for kind, name, _ in blocks_of("sqlite", file) if kind == "name"}
 
         assert {name for name, each in vars(module).items() if isinstance(each, Statement)} <= named
 

@@ -1,13 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Reading dead letters. The filter is defined once, in the parts below; whatever lists, counts, freezes or marks letters takes its
--- parameters as $1 to $14 (`LetterFilter.row`), or $1 to $6 if the counters of the groups are enough (`LetterFilter.group_row`).
--- Lists are turned into arrays first, so that an index can be searched for their members.
-
--- part: group_filter
--- $1 pipeline, $2 stage, $3 code, $4 category, $5 fingerprint; NULL matches all.
-($1::text IS NULL OR lanes.pipeline = $1::text) AND ($2::text IS NULL OR lanes.stage = $2::text)
-    AND ($3::text IS NULL OR letter_groups.code = $3::text) AND ($4::text IS NULL OR letter_groups.category = $4::text)
-    AND ($5::text IS NULL OR letter_groups.fingerprint = $5::text);
+-- Reading dead letters. Lists are turned into arrays first, so that an index can be searched for their members.
 
 -- part: filter_states
 ANY (ARRAY(SELECT json_array_elements_text($6::json)));
@@ -27,59 +19,10 @@ letter.state = {filter_states} AND ($9::text IS NULL OR letter.owner = $9::text)
 -- And $7 since, $8 until.
 letter.last_failure_at >= coalesce($7::double precision, '-Infinity') AND letter.last_failure_at < coalesce($8::double precision, 'Infinity');
 
--- part: window
--- The letters of a filter with ids above $15 up to $16.
-{letter_filter} AND {time_filter} AND letter.id > $15::bigint AND letter.id <= $16::bigint;
-
--- part: counted
-SELECT lanes.pipeline, counted.state, sum(counted.letters)::bigint AS letters
-FROM (SELECT letter.group_id, letter.state, count(*) AS letters FROM dead_letters letter;
-
--- part: by_pipeline
-GROUP BY letter.group_id, letter.state) AS counted
-    JOIN letter_groups ON letter_groups.id = counted.group_id JOIN lanes ON lanes.id = letter_groups.lane_id
-GROUP BY 1, 2;
-
 -- name: freeze_by_group
 -- The cut-off and the counts are of one moment.
 SELECT cutoff, moves, counted FROM freeze_letters($1::text, $2::text, $3::text, $4::text, $5::text,
     ARRAY(SELECT json_array_elements_text($6::json)));
-
--- name: count_by_group
-{counted} WHERE {window} {by_pipeline};
-
--- name: ids_by_group
-SELECT letter.id FROM dead_letters letter WHERE {window} ORDER BY letter.id;
-
--- name: count_by_owner
-{counted} WHERE letter.owner = $9::text AND {window} {by_pipeline};
-
--- name: ids_by_owner
-SELECT letter.id FROM dead_letters letter WHERE letter.owner = $9::text AND {window} ORDER BY letter.id;
-
--- name: count_by_key
-{counted} WHERE letter.key = $10::text AND {window} {by_pipeline};
-
--- name: ids_by_key
-SELECT letter.id FROM dead_letters letter WHERE letter.key = $10::text AND {window} ORDER BY letter.id;
-
--- name: count_by_run
-{counted} WHERE letter.run_id = $14::bigint AND {window} {by_pipeline};
-
--- name: ids_by_run
-SELECT letter.id FROM dead_letters letter WHERE letter.run_id = $14::bigint AND {window} ORDER BY letter.id;
-
--- name: count_by_assignee
-{counted} WHERE letter.assignee = $13::text AND {window} {by_pipeline};
-
--- name: ids_by_assignee
-SELECT letter.id FROM dead_letters letter WHERE letter.assignee = $13::text AND {window} ORDER BY letter.id;
-
--- name: count_by_escalated
-{counted} WHERE letter.is_escalated = 1 AND {window} {by_pipeline};
-
--- name: ids_by_escalated
-SELECT letter.id FROM dead_letters letter WHERE letter.is_escalated = 1 AND {window} ORDER BY letter.id;
 
 -- name: count_by_id
 {counted} WHERE letter.id = {filter_ids} AND {window} {by_pipeline};
@@ -93,12 +36,6 @@ SELECT lanes.pipeline, standing AS state, replay_id, sum(letters)::bigint AS let
 FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letter_tallies ON group_id = letter_groups.id
 WHERE {group_filter} AND standing = {filter_states} AND replay_id <> 0 AND standing IN ('open', 'triaged', 'ready')
 GROUP BY 1, 2, 3 HAVING sum(letters) > 0;
-
--- name: taken_by_letter
-SELECT lanes.pipeline, letter.state, letter.replay_id, count(*) AS letters
-FROM dead_letters letter JOIN lanes ON lanes.id = letter.lane_id
-WHERE letter.replay_id IS NOT NULL AND letter.verdict IS NULL AND letter.state <> 'replaying' AND {window}
-GROUP BY 1, 2, 3;
 
 -- name: letter_pairs
 -- The groups that a filter matches, with how many of their letters are in each state. A page costs about the same whatever the filter:
@@ -140,22 +77,6 @@ SELECT last_failure_at, id FROM heads CROSS JOIN LATERAL (SELECT last_failure_at
 AND (last_failure_at, id) < ($2::double precision, $3::bigint) AND last_failure_at >= $4::double precision
 {newest_first} LIMIT 1 OFFSET $5::bigint;
 
--- name: owner_floor
-SELECT last_failure_at, id FROM dead_letters WHERE owner = $1::text {floor};
-
--- name: key_floor
-SELECT last_failure_at, id FROM dead_letters WHERE key = $1::text {floor};
-
--- name: run_floor
-SELECT last_failure_at, id FROM dead_letters WHERE run_id = $1::bigint {floor};
-
--- name: assignee_floor
-SELECT last_failure_at, id FROM dead_letters WHERE assignee = $1::text {floor};
-
--- name: escalated_floor
--- $1 is 1: its condition has to be a constant for the index to be used.
-SELECT last_failure_at, id FROM dead_letters WHERE is_escalated = 1 AND $1::integer = 1 {floor};
-
 -- part: page
 -- The letters of a filter before the position ($15, $16) down to ($17, $18); positions stand for $7 and $8, whose types must be known
 -- all the same.
@@ -163,21 +84,6 @@ SELECT last_failure_at, id FROM dead_letters WHERE is_escalated = 1 AND $1::inte
     AND (letter.last_failure_at, letter.id) >= ($17::double precision, $18::bigint)
     AND (true OR $7::double precision < $8::double precision)
 ORDER BY letter.last_failure_at DESC, letter.id DESC LIMIT $19::bigint;
-
--- name: letters_by_owner
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter WHERE letter.owner = $9::text AND {page};
-
--- name: letters_by_key
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter WHERE letter.key = $10::text AND {page};
-
--- name: letters_by_run
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter WHERE letter.run_id = $14::bigint AND {page};
-
--- name: letters_by_assignee
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter WHERE letter.assignee = $13::text AND {page};
-
--- name: letters_by_escalated
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter WHERE letter.is_escalated = 1 AND {page};
 
 -- name: letters_by_id
 SELECT letter.last_failure_at, letter.id FROM dead_letters letter WHERE letter.id = {filter_ids} AND {page};
@@ -190,34 +96,11 @@ ANY (ARRAY(SELECT json_array_elements_text($1::json)::bigint));
 SELECT {letter_line}
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = {given_ids};
 
--- part: letter_line
-letter.id, letter.job_id AS job, lanes.pipeline, lanes.stage, letter.code, letter.category, letter.state, letter.is_escalated, letter.round,
-    letter.fingerprint AS "group", letter.message, letter.owner, letter.key, letter.diagnosis, letter.assignee, letter.replay_id AS replay,
-    letter.first_failure_at, letter.last_failure_at, {receipts} AS receipts;
-
--- part: letter_columns
-{letter_line}, letter.verdict, letter.follows,
-    (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id ORDER BY next.id LIMIT 1) AS followed_by,
-    letter.evidence, letter.is_safe, letter.closed_at, letter.is_retryable, letter.code AS error_class, letter.exception, letter.reason,
-    letter.context AS sanitized_context, letter.stack AS last_stack;
-
 -- part: receipts
 (SELECT coalesce(json_object_agg(sink, receipt ORDER BY sink), '{}')::text FROM receipts WHERE letter_id = letter.id);
 
--- name: letter
-SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = $1::bigint;
-
--- name: letters_of_job
-SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.job_id = $1::bigint ORDER BY letter.id;
-
--- name: nearest_letters
-SELECT id FROM dead_letters WHERE id BETWEEN $1::bigint AND $2::bigint ORDER BY id LIMIT 5;
-
 -- name: freed_later
 SELECT id FROM dead_letters WHERE id = {given_ids} AND freed > $2::bigint ORDER BY id;
-
--- name: edits_of_letter
-SELECT id, part, at, actor FROM edits WHERE letter_id = $1::bigint ORDER BY id;
 
 -- name: letter_groups
 SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, exception, first_at, last_at
@@ -256,8 +139,3 @@ SELECT of_group, last_failure_at, id FROM pairs LEFT JOIN LATERAL (
 -- name: group_trend
 SELECT group_id, hour, sum(letters)::bigint AS letters FROM letter_trend WHERE group_id = {given_ids} AND hour > $2::bigint
 GROUP BY group_id, hour;
-
--- name: fingerprints
--- Those that begin like this; from one string to another, so that the index is used.
-SELECT DISTINCT fingerprint FROM letter_groups
-WHERE fingerprint >= $1::text AND fingerprint < $2::text ORDER BY fingerprint LIMIT $3::bigint;

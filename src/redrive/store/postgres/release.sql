@@ -30,9 +30,6 @@ FROM (SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lan
     FROM json_array_elements_text($1::json) AS given JOIN dead_letters letter ON letter.id = given::bigint JOIN jobs ON jobs.id = letter.job_id
         JOIN lanes ON lanes.id = jobs.lane_id ORDER BY letter.id) AS found;
 
--- name: edited_value
-SELECT after FROM edits WHERE id = $1;
-
 -- name: count_taken
 -- Runs before `take_letters`, while the letters still have their old state; the change is rolled back unless all of them are taken.
 INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
@@ -40,28 +37,6 @@ SELECT coalesce($2::bigint, 0), group_id, coalesce(column1, state), sum(column2)
 FROM dead_letters, (VALUES (NULL, -1), ('replaying', 1)) AS change WHERE id IN (SELECT json_array_elements_text($1::json)::bigint)
 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 ON CONFLICT (replay_id, group_id, standing, part) DO UPDATE SET letters = letter_tallies.letters + excluded.letters;
-
--- name: take_letters
--- A letter that was edited since it was read is not taken: it would start with the old value.
-UPDATE dead_letters SET state = 'replaying', counted = counted + 1
-WHERE id IN (SELECT json_array_elements_text($1::json)::bigint) AND replay_id IS NOT DISTINCT FROM $2::bigint AND state IN ('open', 'triaged', 'ready')
-    AND ($3::bigint >= (SELECT coalesce(max(id), 0) FROM edits)
-        OR NOT EXISTS (SELECT 1 FROM edits WHERE edits.letter_id = dead_letters.id AND edits.id > $3));
-
--- name: replay_jobs
-UPDATE jobs SET status = 'queued', waiting = 'replay', run_at = $2::double precision, lane_id = coalesce($3::bigint, lane_id), round = round + 1, lane_key = NULL, attempt = 1,
-    restarts = restarts + ($3::bigint IS NOT NULL)::integer, input = CASE WHEN $3::bigint IS NULL THEN input END,
-    input_from = CASE WHEN $3::bigint IS NULL THEN input_from ELSE 0 END, snoozes = 0, codes = NULL, suspect_count = 0, crash_count = 0,
-    cancel_asked = 0, progress = NULL, error_code = NULL, error_message = NULL, finished_at = NULL,
-    expires_at = CASE WHEN expires_at > $2 THEN expires_at END
-WHERE id IN (SELECT json_array_elements_text($1::json)::bigint) AND status = 'failed'
-    AND (erased_at IS NULL OR EXISTS (SELECT 1 FROM edits WHERE edits.job_id = jobs.id AND after IS NOT NULL));
-
--- name: put_input
-UPDATE jobs SET input = $1, input_from = $2, erased_at = NULL WHERE id = $3 AND status = 'queued';
-
--- name: live_letter
-SELECT id, state, replay_id FROM dead_letters WHERE job_id = $1 AND state IN ('open', 'triaged', 'ready', 'discarded');
 
 -- name: log_retry
 -- Before it is released, in the same transaction; only while the letter is in the state whose rules were looked at.

@@ -31,49 +31,13 @@ SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at)
     AND ($2::text IS NULL OR stage = $2::text)
 GROUP BY code ORDER BY count(*) DESC, code;
 
--- part: reliability
-SELECT lanes.pipeline, stage, count(*) AS attempts, count(*) FILTER (WHERE outcome = 'ok') AS ok, count(*) FILTER (WHERE outcome = 'retry') AS retry,
-    count(*) FILTER (WHERE outcome = 'hold') AS hold, count(*) FILTER (WHERE outcome = 'dead') AS dead,
-    count(*) FILTER (WHERE outcome = 'crashed') AS crashed, count(*) FILTER (WHERE outcome = 'cancelled') AS cancelled,
-    count(*) FILTER (WHERE outcome = 'skipped') AS skipped,
-    coalesce(avg(CASE outcome WHEN 'ok' THEN 1.0::double precision ELSE 0 END) FILTER (WHERE outcome IN ('ok', 'retry', 'dead')), 0) AS success,
-    avg(ended_at - attempts.started_at) AS seconds
-
--- name: stage_reliability
-{reliability} FROM attempts JOIN lanes ON lanes.id = lane_id WHERE $1::text IS NULL OR lanes.pipeline = $1::text
-GROUP BY lanes.id ORDER BY lanes.pipeline, position;
-
 -- name: stage_reliability_of_run
 {reliability} {attempts_of_run} GROUP BY lanes.id ORDER BY position;
-
--- name: pipeline_account
--- How many jobs a pipeline has in each state. Those of ended jobs are counters that are moved with each job; open ones are counted.
-SELECT status, sum(jobs - pruned)::bigint AS jobs, sum(pruned)::bigint AS pruned FROM tallies JOIN lanes ON lanes.id = lane_id WHERE pipeline = $1::text
-GROUP BY status
-UNION ALL
-SELECT status, count(*), 0 FROM jobs
-WHERE status = 'queued' AND lane_id IN (SELECT id FROM lanes WHERE pipeline = $1::text) GROUP BY status
-UNION ALL
-SELECT status, count(*), 0 FROM jobs WHERE status = 'processing' AND pipeline = $1::text GROUP BY status;
-
--- name: pipeline_total
-SELECT count(*) FROM jobs WHERE pipeline = $1::text;
-
--- name: run_account
-SELECT status, sum(jobs - pruned)::bigint AS jobs, sum(pruned)::bigint AS pruned FROM tallies WHERE run_id = $1::bigint GROUP BY status
-UNION ALL
-SELECT status, count(*), 0 FROM jobs WHERE run_id = $1::bigint AND status IN ('queued', 'processing') GROUP BY status;
-
--- name: run_total
-SELECT items, (SELECT count(*) FROM jobs WHERE run_id = runs.id) AS jobs FROM runs WHERE id = $1::bigint;
 
 -- name: newest_attempt
 -- The attempt that was committed last, and the latest end of the last ones: within a commit they are in no order.
 SELECT seq, job_id, dispatch, (SELECT max(ended_at) FROM (SELECT ended_at FROM attempts ORDER BY seq DESC LIMIT 1000) AS newest) AS ended_at
 FROM attempts WHERE seq <= (SELECT attempts_frontier()) ORDER BY seq DESC LIMIT 1;
-
--- name: is_attempt
-SELECT 1 FROM attempts WHERE seq = $1::bigint AND job_id = $2::bigint AND dispatch = $3::bigint;
 
 -- name: attempt_tally
 -- Attempts committed after one and up to another, which ended after a time: how many, and how long, by lane, outcome (by its number)
@@ -89,27 +53,9 @@ FROM (SELECT lane_id, outcome, ended_at - started_at AS took FROM attempts
         WHEN took <= $15::double precision THEN 11 WHEN took <= $16::double precision THEN 12 ELSE 13 END AS width) AS bucket
 GROUP BY lane_id, outcome, width;
 
--- name: failure_tally
--- The failed ones among them, by code.
-SELECT lane_id, outcome, code, count(*) AS attempts FROM attempts
-WHERE seq > $1::bigint AND seq <= $2::bigint AND ended_at > $3::double precision AND outcome IN ('retry', 'dead')
-GROUP BY lane_id, outcome, code;
-
--- name: retries_by_hand
--- Since one line of the operator log, and its last line.
-SELECT count(CASE WHEN verb IN ('retry', 'restart') THEN 1 END) AS retries, coalesce(max(id), $1::bigint) AS last FROM operations WHERE id > $1::bigint;
-
--- name: released_letters
--- How many letters replays have released, ever; pruned ones stay counted.
-SELECT coalesce(sum(letters + pruned), 0)::bigint FROM letter_tallies
-WHERE replay_id <> 0 AND standing IN ('replaying', 'completed', 'same', 'other', 'cancelled');
-
 -- name: attempts_of_stages
 -- What burned an attempt, stage by stage of each job and round, in order.
 SELECT attempts.job_id, attempts.lane_id, attempts.round, outcome, code, http_status, decision
 FROM attempts JOIN lanes ON lanes.id = attempts.lane_id
 WHERE burned = 1 AND outcome IN ('ok', 'retry', 'dead') AND {of_lanes}
 ORDER BY attempts.job_id, attempts.lane_id, attempts.round, attempts.dispatch;
-
--- name: pipeline_lanes
-SELECT id FROM lanes WHERE pipeline = $1::text ORDER BY position;

@@ -89,10 +89,6 @@ FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::do
 ORDER BY fingerprint, lane_id, place
 ON CONFLICT (fingerprint, lane_id) DO UPDATE SET last_at = greatest(letter_groups.last_at, excluded.last_at);
 
--- name: touch_group
-INSERT INTO letter_groups (fingerprint, lane_id, code, category, exception, first_at, last_at) VALUES ($1, $2, $3, $4, $5, $6, $6)
-ON CONFLICT (fingerprint, lane_id) DO UPDATE SET last_at = greatest(letter_groups.last_at, excluded.last_at);
-
 -- name: insert_letters
 -- A letter is escalated when a replay failed again with the same permanent code.
 INSERT INTO dead_letters (job_id, lane_id, round, group_id, state, owner, key, run_id, first_failure_at, last_failure_at, follows,
@@ -122,6 +118,3 @@ SELECT lane_id, job_id, dispatch, letter_id, CASE WHEN letter_id IS NOT NULL THE
 FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::double precision[]) WITH ORDINALITY
     AS v (lane_id, job_id, dispatch, letter_id, recipient, at, place)
 ORDER BY place;
-
--- name: was_settled
-SELECT 1 FROM attempts WHERE job_id = $1 AND dispatch = $2 AND outcome <> 'crashed';

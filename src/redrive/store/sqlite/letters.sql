@@ -1,11 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Reading dead letters. The filter is defined once, in the parts below; whatever lists, counts, freezes or marks letters takes its
--- parameters as ?1 to ?14 (`LetterFilter.row`), or ?1 to ?6 if the counters of the groups are enough (`LetterFilter.group_row`).
-
--- part: group_filter
--- ?1 pipeline, ?2 stage, ?3 code, ?4 category, ?5 fingerprint; NULL matches all.
-(?1 IS NULL OR lanes.pipeline = ?1) AND (?2 IS NULL OR lanes.stage = ?2) AND (?3 IS NULL OR letter_groups.code = ?3)
-    AND (?4 IS NULL OR letter_groups.category = ?4) AND (?5 IS NULL OR letter_groups.fingerprint = ?5);
+-- Reading dead letters.
 
 -- part: letter_filter
 -- And ?6 states as JSON, ?9 owner, ?10 key, ?11 ids as JSON, ?12 whether escalated, ?13 assignee, ?14 run.
@@ -18,19 +12,6 @@ letter.state IN (SELECT value FROM json_each(?6)) AND (?9 IS NULL OR letter.owne
 -- And ?7 since, ?8 until.
 letter.last_failure_at >= coalesce(?7, -1e300) AND letter.last_failure_at < coalesce(?8, 1e300);
 
--- part: window
--- The letters of a filter with ids above ?15 up to ?16.
-{letter_filter} AND {time_filter} AND letter.id > ?15 AND letter.id <= ?16;
-
--- part: counted
-SELECT lanes.pipeline, counted.state, sum(counted.letters) AS letters
-FROM (SELECT letter.group_id, letter.state, count(*) AS letters FROM dead_letters letter;
-
--- part: by_pipeline
-GROUP BY letter.group_id, letter.state) AS counted
-    JOIN letter_groups ON letter_groups.id = counted.group_id JOIN lanes ON lanes.id = letter_groups.lane_id
-GROUP BY 1, 2;
-
 -- name: freeze_by_group
 -- The cut-off and the counts are of one moment, because it is one statement.
 SELECT (SELECT coalesce(max(id), 0) FROM dead_letters) AS cutoff, (SELECT last FROM letter_moves) AS moves, (
@@ -39,42 +20,6 @@ SELECT (SELECT coalesce(max(id), 0) FROM dead_letters) AS cutoff, (SELECT last F
         FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letters_by_group ON group_id = letter_groups.id
         WHERE {group_filter} AND state IN (SELECT value FROM json_each(?6))
         GROUP BY 1, 2 HAVING sum(letters) > 0)) AS counted;
-
--- name: count_by_group
-{counted} INDEXED BY dead_letters_group WHERE {window} {by_pipeline};
-
--- name: ids_by_group
-SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_group WHERE {window} ORDER BY letter.id;
-
--- name: count_by_owner
-{counted} INDEXED BY dead_letters_owner WHERE letter.owner = ?9 AND {window} {by_pipeline};
-
--- name: ids_by_owner
-SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_owner WHERE letter.owner = ?9 AND {window} ORDER BY letter.id;
-
--- name: count_by_key
-{counted} INDEXED BY dead_letters_key WHERE letter.key = ?10 AND {window} {by_pipeline};
-
--- name: ids_by_key
-SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_key WHERE letter.key = ?10 AND {window} ORDER BY letter.id;
-
--- name: count_by_run
-{counted} INDEXED BY dead_letters_run WHERE letter.run_id = ?14 AND {window} {by_pipeline};
-
--- name: ids_by_run
-SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_run WHERE letter.run_id = ?14 AND {window} ORDER BY letter.id;
-
--- name: count_by_assignee
-{counted} INDEXED BY dead_letters_assignee WHERE letter.assignee = ?13 AND {window} {by_pipeline};
-
--- name: ids_by_assignee
-SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_assignee WHERE letter.assignee = ?13 AND {window} ORDER BY letter.id;
-
--- name: count_by_escalated
-{counted} INDEXED BY dead_letters_escalated WHERE letter.is_escalated = 1 AND {window} {by_pipeline};
-
--- name: ids_by_escalated
-SELECT letter.id FROM dead_letters letter INDEXED BY dead_letters_escalated WHERE letter.is_escalated = 1 AND {window} ORDER BY letter.id;
 
 -- name: count_by_id
 {counted} NOT INDEXED WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {window} {by_pipeline};
@@ -90,12 +35,6 @@ FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letter_ta
 WHERE {group_filter} AND standing IN (SELECT value FROM json_each(?6))
     AND replay_id <> 0 AND standing IN ('open', 'triaged', 'ready')
 GROUP BY 1, 2, 3 HAVING sum(letters) > 0;
-
--- name: taken_by_letter
-SELECT lanes.pipeline, letter.state, letter.replay_id, count(*) AS letters
-FROM dead_letters letter INDEXED BY dead_letters_taken JOIN lanes ON lanes.id = letter.lane_id
-WHERE letter.replay_id IS NOT NULL AND letter.verdict IS NULL AND letter.state <> 'replaying' AND {window}
-GROUP BY 1, 2, 3;
 
 -- name: letter_pairs
 -- The groups that a filter matches, with how many of their letters are in each state. A page costs about the same whatever the filter:
@@ -141,43 +80,10 @@ ORDER BY last_failure_at DESC, id DESC LIMIT ?5;
 AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
 ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5;
 
--- name: owner_floor
-SELECT last_failure_at, id FROM dead_letters WHERE owner = ?1 {floor};
-
--- name: key_floor
-SELECT last_failure_at, id FROM dead_letters WHERE key = ?1 {floor};
-
--- name: run_floor
-SELECT last_failure_at, id FROM dead_letters WHERE run_id = ?1 {floor};
-
--- name: assignee_floor
-SELECT last_failure_at, id FROM dead_letters WHERE assignee = ?1 {floor};
-
--- name: escalated_floor
--- ?1 is 1: its condition has to be a constant for the index to be used.
-SELECT last_failure_at, id FROM dead_letters WHERE is_escalated = 1 AND ?1 {floor};
-
 -- part: page
 -- The letters of a filter before the position (?15, ?16) down to (?17, ?18); positions stand for ?7 and ?8.
 {letter_filter} AND (letter.last_failure_at, letter.id) < (?15, ?16) AND (letter.last_failure_at, letter.id) >= (?17, ?18)
 ORDER BY letter.last_failure_at DESC, letter.id DESC LIMIT ?19;
-
--- name: letters_by_owner
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_owner WHERE letter.owner = ?9 AND {page};
-
--- name: letters_by_key
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_key WHERE letter.key = ?10 AND {page};
-
--- name: letters_by_run
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_run WHERE letter.run_id = ?14 AND {page};
-
--- name: letters_by_assignee
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_assignee
-WHERE letter.assignee = ?13 AND {page};
-
--- name: letters_by_escalated
-SELECT letter.last_failure_at, letter.id FROM dead_letters letter INDEXED BY dead_letters_escalated
-WHERE letter.is_escalated = 1 AND {page};
 
 -- name: letters_by_id
 SELECT letter.last_failure_at, letter.id FROM dead_letters letter NOT INDEXED
@@ -187,34 +93,11 @@ WHERE letter.id IN (SELECT value FROM json_each(?11)) AND {page};
 SELECT {letter_line}
 FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id IN (SELECT value FROM json_each(?));
 
--- part: letter_line
-letter.id, letter.job_id AS job, lanes.pipeline, lanes.stage, letter.code, letter.category, letter.state, letter.is_escalated, letter.round,
-    letter.fingerprint AS "group", letter.message, letter.owner, letter.key, letter.diagnosis, letter.assignee, letter.replay_id AS replay,
-    letter.first_failure_at, letter.last_failure_at, {receipts} AS receipts;
-
--- part: letter_columns
-{letter_line}, letter.verdict, letter.follows,
-    (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id) AS followed_by,
-    letter.evidence, letter.is_safe, letter.closed_at, letter.is_retryable, letter.code AS error_class, letter.exception, letter.reason,
-    letter.context AS sanitized_context, letter.stack AS last_stack;
-
 -- part: receipts
 (SELECT json_group_object(sink, receipt) FROM receipts WHERE letter_id = letter.id);
 
--- name: letter
-SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = ?;
-
--- name: letters_of_job
-SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.job_id = ? ORDER BY letter.id;
-
--- name: nearest_letters
-SELECT id FROM dead_letters WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 5;
-
 -- name: freed_later
 SELECT id FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) AND freed > ?2;
-
--- name: edits_of_letter
-SELECT id, part, at, actor FROM edits WHERE letter_id = ? ORDER BY id;
 
 -- name: letter_groups
 SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, exception, first_at, last_at
@@ -256,7 +139,3 @@ FROM pairs;
 
 -- name: group_trend
 SELECT group_id, hour, letters FROM json_each(?1) CROSS JOIN letter_trend ON group_id = value AND hour > ?2;
-
--- name: fingerprints
--- Those that begin like this; from one string to another, so that the index is used.
-SELECT DISTINCT fingerprint FROM letter_groups WHERE fingerprint >= ?1 AND fingerprint < ?2 ORDER BY fingerprint LIMIT ?3;

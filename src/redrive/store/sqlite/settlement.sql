@@ -107,10 +107,6 @@ FROM (VALUES {rows});
 INSERT INTO attempts (worker_id, job_id, dispatch, lane_id, round, attempt, config, started_at, ended_at, outcome, burned)
 SELECT ?1, *, 'ok', 1 FROM (VALUES {rows});
 
--- name: touch_group
-INSERT INTO letter_groups (fingerprint, lane_id, code, category, exception, first_at, last_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
-ON CONFLICT (fingerprint, lane_id) DO UPDATE SET last_at = max(last_at, excluded.last_at);
-
 -- name: insert_letter
 -- A letter is escalated when a replay failed again with the same permanent code.
 INSERT INTO dead_letters (job_id, lane_id, round, group_id, state, owner, key, run_id, first_failure_at, last_failure_at, follows,
@@ -134,6 +130,3 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- Of a failed attempt or, with a letter, of its birth.
 INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
 VALUES (?1, ?2, ?3, ?4, CASE WHEN ?4 IS NOT NULL THEN 'born' END, CASE WHEN ?4 IS NOT NULL THEN 'open' END, ?5, ?6, ?6);
-
--- name: was_settled
-SELECT 1 FROM attempts WHERE job_id = ? AND dispatch = ? AND outcome <> 'crashed';

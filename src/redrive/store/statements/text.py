@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The texts of the named statements, from the SQL files of each dialect: `-- name: claim` starts one, a semicolon ends it.
+"""The texts of the named statements, from SQL files: `-- name: claim` starts one, a semicolon ends it.
 
+What both databases understand stands once, in this folder, as PostgreSQL takes it; SQLite gets it translated. A comment such as
+`/* INDEXED BY jobs_leased */` is a hint for SQLite. A statement that has to differ stands in the folder of each dialect.
 `-- part: candidates` starts text that several statements share; they include it as `{candidates}`. A part may include others.
 A statement with `{rows}` takes as many rows at once as it is built for: one step of the database instead of one per row,
 which matters twice, because between two steps every other thread may take the interpreter.
@@ -29,7 +31,27 @@ FILES: Final = (
     "outbox",
     "upkeep",
 )
+SAME: Final = frozenset({"outbox"})
+"""Files of which no statement has to differ."""
 ROW: Final = "-- row: "
+FOR_SQLITE: Final = tuple(
+    (re.compile(pattern), becomes)
+    for pattern, becomes in (
+        (r"/\* (CROSS|INDEXED BY \w+|NOT INDEXED) \*/", r"\1"),
+        (r"\$(\d+)", r"?\1"),
+        (r"::(?:double precision|\w+)(?:\[\])?", ""),
+        (r"\bgreatest\(", "max("),
+        (r"\bleast\(", "min("),
+        (r"\bIS NOT DISTINCT FROM\b", "IS"),
+        (r"\bIS DISTINCT FROM\b", "IS NOT"),
+        (r"\bjsonb?_build_(object|array)\(", r"json_\1("),
+        (r"\bSELECT json_array_elements_text\((\?\d+)\)", r"SELECT value FROM json_each(\1)"),
+        (r"\bcurrval\(pg_get_serial_sequence\([^()]*\)\)", "last_insert_rowid()"),
+        # Who writes keeps everybody else from writing.
+        (r"\s+FOR (?:UPDATE|SHARE)(?: SKIP LOCKED)?\b", ""),
+    )
+)
+"""What PostgreSQL takes, and what SQLite takes instead."""
 _BLOCK: Final = re.compile(
     r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL
 )
@@ -43,13 +65,20 @@ def text_of(dialect: str, name: str) -> str:
     return files("redrive.store").joinpath(dialect, f"{name}.sql").read_text(encoding="utf-8")
 
 
+def blocks_of(dialect: str, file: str) -> list[tuple[str, str, str]]:
+    """Return kind, name and body of what stands in a file, as a dialect takes it: what both have in common, and its own."""
+    shared = text_of("statements", file)
+    for pattern, becomes in FOR_SQLITE if dialect == "sqlite" else ():
+        shared = pattern.sub(becomes, shared)
+    return _BLOCK.findall(shared) + ([] if file in SAME else _BLOCK.findall(text_of(dialect, file)))
+
+
 @cache
 def statements_of(dialect: str) -> dict[str, str]:
     """Return the named statements of a dialect."""
     found: dict[str, dict[str, str]] = {"name": {}, "part": {}}
     for file in FILES:
-        for block in _BLOCK.finditer(text_of(dialect, file)):
-            kind, name, body = block.groups()
+        for kind, name, body in blocks_of(dialect, file):
             if name in found[kind]:
                 raise KeyError(name)
             found[kind][name] = body.strip().rstrip(";")
