@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The versions of the schema: `schema.sql` is the newest one, `migration_N.sql` turns version N - 1 into N.
+"""The versions of the schema: `schema.sql` is the newest one, `migration_N.sql` turns the tables of version N - 1 into those of N.
 
+Indexes, views and triggers hold nothing of their own: after the last migration they are made as `schema.sql` has them.
 A migration that was released never changes: a later version is a file of its own. An empty database gets `schema.sql` when it is
 opened; an existing one is changed only on request (ADR 0012).
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from redrive.errors import SchemaMismatchError
 from redrive.store.statements.text import text_of
@@ -19,6 +21,9 @@ Older = Literal["refuse", "migrate", "keep"]
 
 MIGRATIONS: list[str] = ["migration_2", "migration_3"]
 """The files after version 1, in order."""
+_DERIVED: Final = re.compile(
+    r"^CREATE (?:(?P<index>(?:UNIQUE )?INDEX)|(?P<kind>VIEW|TRIGGER)) (?P<name>\w+)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +55,23 @@ def pending(version: int) -> list[Migration]:
     """Return what a database of this version lacks, in order; version 0 is an empty one."""
     if version == 0:
         return [Migration(newest(), text_of("sqlite", "schema"))]
+    last = newest()
     return [
-        Migration(number, text_of("sqlite", MIGRATIONS[number - 2]))
-        for number in range(version + 1, newest() + 1)
+        Migration(number, text_of("sqlite", MIGRATIONS[number - 2]) + (_derived() if number == last else ""))
+        for number in range(version + 1, last + 1)
     ]
+
+
+def _derived() -> str:
+    """Return what makes the indexes, views and triggers of the schema, whichever of them there are."""
+    made: list[str] = []
+    for statement in Migration(newest(), text_of("sqlite", "schema")).statements:
+        found = _DERIVED.search(statement)
+        if found and found["index"]:
+            made.append(_DERIVED.sub(r"CREATE \g<index> IF NOT EXISTS \g<name>", statement))
+        elif found:
+            made.append(f"\nDROP {found['kind']} IF EXISTS {found['name']};{statement}")
+    return "".join(made)
 
 
 def needs_migration(version: int, database: str, older: Older) -> bool:
