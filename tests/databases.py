@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import psycopg
 
-from redrive.store.statements.text import text_of
+from redrive.store.statements.text import schema_of
 from tests.postgres_server import end_with_parent
 
 Address = Callable[[str], str]
@@ -97,7 +97,7 @@ class Schemas:
         with self._db.transaction():
             self._db.execute(f"CREATE SCHEMA {schema}")
             self._db.execute(f"SET LOCAL search_path TO {schema}")
-            self._db.execute(text_of("postgres", "schema"))
+            self._db.execute(schema_of("postgres"))
             if partitioned_at is not None:
                 self._db.execute("SELECT partition_attempts()")
                 self._db.execute("SELECT tend_attempts(%s)", (partitioned_at,))

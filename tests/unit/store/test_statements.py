@@ -18,7 +18,7 @@ import pytest
 
 from redrive.store.postgres.connection import Server, address_of
 from redrive.store.statements.statement import Statement
-from redrive.store.statements.text import FILES, blocks_of, for_rows, statements_of, text_of
+from redrive.store.statements.text import FILES, blocks_of, for_rows, schema_of, statements_of
 from tests.databases import Schemas
 from tests.statement_record import declared
 
@@ -80,7 +80,7 @@ def columns_of(one: Statement[..., Any]) -> list[tuple[str, type]]:
 @cache
 def embedded() -> sqlite3.Connection:
     db = sqlite3.connect(":memory:", isolation_level=None)
-    db.executescript(text_of("sqlite", "schema"))
+    db.executescript(schema_of("sqlite"))
     return db
 
 

@@ -13,7 +13,7 @@ from psycopg import sql
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.store.postgres.connection import Address, Link
 from redrive.store.sqlite.migrations import Older, newest
-from redrive.store.statements.text import text_of
+from redrive.store.statements.text import schema_of
 
 SCHEMA_VERSION: Final = newest()
 """The stores have the same tables, and so the same version."""
@@ -25,7 +25,7 @@ _FACTS: Final = (
 
 def script(schema: str) -> str:
     """Return the SQL that creates the schema."""
-    return f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nSET LOCAL search_path TO "{schema}";\n{text_of("postgres", "schema")}'
+    return f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nSET LOCAL search_path TO "{schema}";\n{schema_of("postgres")}'
 
 
 def version_of(link: Link, address: Address) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from redrive.errors import SchemaMismatchError
-from redrive.store.statements.text import text_of
+from redrive.store.statements.text import schema_of, text_of
 
 Older = Literal["refuse", "migrate", "keep"]
 """What to do about a database with an older schema: refuse it, migrate it, or leave it as it is, to be copied."""
@@ -54,7 +54,7 @@ def newest() -> int:
 def pending(version: int) -> list[Migration]:
     """Return what a database of this version lacks, in order; version 0 is an empty one."""
     if version == 0:
-        return [Migration(newest(), text_of("sqlite", "schema"))]
+        return [Migration(newest(), schema_of("sqlite"))]
     last = newest()
     return [
         Migration(number, text_of("sqlite", MIGRATIONS[number - 2]) + (_derived() if number == last else ""))
@@ -65,7 +65,7 @@ def pending(version: int) -> list[Migration]:
 def _derived() -> str:
     """Return what makes the indexes, views and triggers of the schema, whichever of them there are."""
     made: list[str] = []
-    for statement in Migration(newest(), text_of("sqlite", "schema")).statements:
+    for statement in Migration(newest(), schema_of("sqlite")).statements:
         found = _DERIVED.search(statement)
         if found and found["index"]:
             made.append(_DERIVED.sub(r"CREATE \g<index> IF NOT EXISTS \g<name>", statement))

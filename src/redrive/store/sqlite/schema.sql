@@ -2,7 +2,8 @@
 -- The current schema of the embedded store: what an empty database gets. An older database gets there by the files migration_N.sql; a
 -- test compares the two. The constraints are the invariants: a lease only while processing, a result only when complete, an error only
 -- when failed, exactly one live dead letter for a failed job. Rows that are written for every job have no foreign keys: they are written
--- in the same transaction as their job, and only pruning deletes them, all of a job at once.
+-- in the same transaction as their job, and only pruning deletes them, all of a job at once. Indexes, and most views, stand in
+-- statements/schema.sql, for both databases.
 
 PRAGMA application_id = 1919185526;   -- "rdrv": marks the file as ours
 
@@ -57,10 +58,6 @@ CREATE TABLE runs (
     driven_until REAL NOT NULL DEFAULT 0,                         -- until then the process that feeds it decides its status
     CHECK (status IN ('running', 'completed', 'partial_success', 'failed', 'aborted', 'paused', 'cancelled'))
 ) STRICT;
-
-CREATE UNIQUE INDEX runs_key ON runs (pipeline, key) WHERE key IS NOT NULL;
--- Those whose status may change: few, however many there are.
-CREATE INDEX runs_live ON runs (id) WHERE ended_at IS NULL AND status <> 'paused';
 
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -120,19 +117,6 @@ CREATE TABLE jobs (
         ELSE 0 END)
 ) STRICT;
 
--- The key is NULL in most lanes, and compared like any other: one index serves claims with and without keys.
-CREATE INDEX jobs_ready ON jobs (lane_id, lane_key, priority, run_at, id) WHERE status = 'queued';
--- By the token alone: comparing worker names costs more, and few jobs are leased at a time.
-CREATE INDEX jobs_leased ON jobs (lease_token) WHERE status = 'processing';
-CREATE INDEX jobs_unwanted ON jobs (worker_id) WHERE status = 'processing' AND cancel_asked = 1;
-CREATE INDEX jobs_failed ON jobs (id) WHERE status = 'failed';
-CREATE UNIQUE INDEX jobs_key ON jobs (pipeline, key) WHERE key IS NOT NULL AND status IN ('queued', 'processing', 'complete');
--- With jobs_key, every job of a key; written only when a job with a key ends without its result.
-CREATE INDEX jobs_of_key ON jobs (key, id) WHERE key IS NOT NULL AND status IN ('failed', 'cancelled', 'skipped');
-CREATE INDEX jobs_children ON jobs (parent_id, id) WHERE parent_id IS NOT NULL;
-CREATE UNIQUE INDEX jobs_of_run ON jobs (run_id, ordinal) WHERE run_id IS NOT NULL;
-CREATE INDEX jobs_of_owner ON jobs (owner, id) WHERE owner IS NOT NULL;
-
 -- Values too large to be rewritten with every change of their job; written once.
 CREATE TABLE job_values (
     job_id INTEGER NOT NULL,
@@ -140,18 +124,6 @@ CREATE TABLE job_values (
     value BLOB NOT NULL,
     PRIMARY KEY (job_id, dispatch)
 ) STRICT, WITHOUT ROWID;
-
--- The values of a job, wherever they are: a small one is in its row, a large one in job_values. The input of the first stage is the payload.
--- Claiming and releasing have forms of their own, because they are done for every job: they only name large values, or read them with the
--- rows that they have changed.
-CREATE VIEW values_of_jobs AS
-SELECT id AS job_id,
-    coalesce(payload, (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = 0)) AS payload,
-    coalesce(input, CASE WHEN input_from = 0 THEN payload END,
-        (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = input_from)) AS input,
-    CASE WHEN result_from IS NULL THEN result
-        ELSE (SELECT value FROM job_values WHERE job_id = jobs.id AND job_values.dispatch = result_from) END AS result
-FROM jobs;
 
 -- Where a job was submitted, for spans of its attempts; only for jobs whose submitter was traced.
 CREATE TABLE job_traces (
@@ -186,8 +158,6 @@ CREATE TABLE attempts (
     decision TEXT,                   -- what was decided, or how it ended, as JSON (core/decide.py: Recorded); NULL when it just succeeded
     notes TEXT
 ) STRICT;
-
-CREATE UNIQUE INDEX attempts_of_job ON attempts (job_id, dispatch);
 
 -- A group is all dead letters of one fingerprint; it has one row here for each lane in which it occurs. A filter by pipeline, stage,
 -- code or category is resolved here, among few rows, and never among the letters themselves.
@@ -257,29 +227,6 @@ CREATE TABLE letter_facts (
     stack TEXT NOT NULL
 ) STRICT;
 
--- A letter as it is read: with its failure, and the fingerprint of its group.
-CREATE VIEW letters AS
-SELECT letter.id, letter.job_id, letter.lane_id, letter.group_id, letter.round, letter.state, letter.replay_id, letter.verdict,
-    letter.is_escalated, letter.follows, letter.owner, letter.key, letter.first_failure_at, letter.last_failure_at, letter.diagnosis,
-    letter.assignee, letter.is_safe, letter.evidence, letter.closed_at, letter.moved, facts.code, facts.category, facts.is_retryable,
-    facts.exception, letter_groups.fingerprint, facts.reason, facts.message, facts.context, facts.stack
-FROM dead_letters letter CROSS JOIN letter_facts facts ON facts.letter_id = letter.id
-    CROSS JOIN letter_groups ON letter_groups.id = letter.group_id;
-
-CREATE UNIQUE INDEX dead_letters_live ON dead_letters (job_id) WHERE verdict IS NULL AND state <> 'replaying';
-CREATE INDEX dead_letters_of_job ON dead_letters (job_id);
-CREATE INDEX dead_letters_group ON dead_letters (group_id, state, last_failure_at, id);
-CREATE INDEX dead_letters_time ON dead_letters (last_failure_at, id);
-CREATE INDEX dead_letters_owner ON dead_letters (owner, last_failure_at, id) WHERE owner IS NOT NULL;
-CREATE INDEX dead_letters_key ON dead_letters (key, last_failure_at, id) WHERE key IS NOT NULL;
-CREATE INDEX dead_letters_assignee ON dead_letters (assignee, last_failure_at, id) WHERE assignee IS NOT NULL;
-CREATE INDEX dead_letters_escalated ON dead_letters (last_failure_at, id) WHERE is_escalated = 1;
-CREATE INDEX dead_letters_taken ON dead_letters (replay_id, id)
-WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying';
-CREATE INDEX dead_letters_replay ON dead_letters (replay_id, id) WHERE replay_id IS NOT NULL;
-CREATE INDEX dead_letters_run ON dead_letters (run_id, last_failure_at, id) WHERE run_id IS NOT NULL;
-CREATE INDEX dead_letters_follows ON dead_letters (follows) WHERE follows IS NOT NULL;
-
 -- How many letters of a group are in which state, and marked by which replay; 0 stands for none. One table for both, because a letter
 -- that is replayed changes three times, and every change is counted.
 CREATE TABLE letter_tallies (
@@ -296,11 +243,6 @@ SELECT group_id, CASE WHEN standing = 'completed' OR standing = 'cancelled' THEN
     THEN 'returned' ELSE standing END AS state,
     replay_id <> 0 AND standing IN ('open', 'triaged', 'ready') AS is_taken, letters
 FROM letter_tallies;
-
-CREATE VIEW letters_by_replay AS
-SELECT replay_id, CASE WHEN standing IN ('open', 'triaged', 'ready') THEN 'waiting' ELSE standing END AS standing,
-    sum(letters + pruned) AS letters
-FROM letter_tallies WHERE replay_id <> 0 GROUP BY 1, 2;
 
 -- How many letters of a group came in each hour since the epoch.
 CREATE TABLE letter_trend (
@@ -379,8 +321,6 @@ CREATE TABLE replays (
     CHECK (closed_at IS NULL OR ended_at IS NOT NULL)
 ) STRICT;
 
-CREATE INDEX replays_live ON replays (id) WHERE ended_at IS NULL;
-
 -- Letters that a replay skipped, and why.
 CREATE TABLE replay_skips (
     replay_id INTEGER NOT NULL,
@@ -410,9 +350,6 @@ CREATE TABLE edits (
     actor TEXT NOT NULL
 ) STRICT;
 
-CREATE INDEX edits_of_letter ON edits (letter_id, part, id);
-CREATE INDEX edits_of_job ON edits (job_id);
-
 -- The replay rules of a pipeline's code, for commands that run without that code.
 CREATE TABLE replay_rules (
     pipeline TEXT PRIMARY KEY,
@@ -430,8 +367,6 @@ CREATE TABLE imports (
     attempts TEXT NOT NULL,          -- its attempts at its origin, redacted, as JSON
     PRIMARY KEY (origin, letter)
 ) STRICT, WITHOUT ROWID;
-
-CREATE INDEX imports_of_job ON imports (job_id);
 
 -- The ids of this database, for others: a copy that is made to be restored gets one of its own, the last one here, for what is new in it.
 CREATE TABLE installations (
@@ -477,9 +412,6 @@ CREATE TABLE outbox (
     tries INTEGER NOT NULL DEFAULT 0,
     run_id INTEGER                   -- the run that ended
 ) STRICT;
-
-CREATE INDEX outbox_due ON outbox (lane_id, recipient, due_at);
-CREATE INDEX outbox_of_job ON outbox (job_id);
 
 -- What a sink answered when it received a letter, such as the place in a stream; of the last change that it answered.
 CREATE TABLE receipts (
@@ -581,8 +513,6 @@ CREATE TABLE operations (
     change TEXT                      -- before and after, redacted, as JSON
 ) STRICT;
 
-CREATE INDEX operations_on ON operations (subject_kind, subject_id, id);
-
 -- Pruning leaves these rows, and they hold no value of a job that erasing would have to remove.
 CREATE TRIGGER operations_unchanged BEFORE UPDATE ON operations
 BEGIN
@@ -635,25 +565,3 @@ BEGIN
     UPDATE imports SET attempts = '[]' WHERE job_id = OLD.id;
 END;
 
--- Every transition of a job, as one list; nothing of it is stored twice.
-CREATE VIEW events AS
-SELECT created_at AS at, id AS job_id, 0 AS dispatch, 0 AS part, 'queued' AS event, pipeline, NULL AS stage, NULL AS attempt,
-    NULL AS code, NULL AS http_status, NULL AS duration_ms, NULL AS reason
-FROM jobs
-UNION ALL
-SELECT started_at, job_id, dispatch, 1, 'processing', lanes.pipeline, lanes.stage, attempt, NULL, NULL, NULL, NULL
-FROM attempts JOIN lanes ON lanes.id = lane_id
-UNION ALL
-SELECT last_attempt_at, jobs.id, dispatch, 1, 'processing', lanes.pipeline, lanes.stage, attempt, NULL, NULL, NULL, NULL
-FROM jobs JOIN lanes ON lanes.id = lane_id WHERE status = 'processing'
-UNION ALL
-SELECT ended_at, job_id, attempts.dispatch, 2,
-    CASE outcome WHEN 'dead' THEN 'failed'
-        WHEN 'ok' THEN CASE WHEN jobs.status = 'complete' AND jobs.dispatch = attempts.dispatch THEN 'complete' ELSE 'checkpoint' END
-        ELSE outcome END,
-    lanes.pipeline, lanes.stage, attempts.attempt, code, http_status, (ended_at - attempts.started_at) * 1000, decision ->> '$.reason'
-FROM attempts JOIN jobs ON jobs.id = job_id JOIN lanes ON lanes.id = attempts.lane_id
-UNION ALL
-SELECT finished_at, id, dispatch, 3, 'cancelled', pipeline, NULL, attempt, NULL, NULL, NULL, NULL
-FROM jobs WHERE status = 'cancelled' AND NOT EXISTS (
-    SELECT 1 FROM attempts WHERE job_id = jobs.id AND attempts.dispatch = jobs.dispatch AND outcome = 'cancelled');

@@ -61,16 +61,27 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 
 @cache
 def text_of(dialect: str, name: str) -> str:
-    """Return a whole SQL file of a dialect."""
+    """Return a whole SQL file of a dialect, or of what both have in common."""
     return files("redrive.store").joinpath(dialect, f"{name}.sql").read_text(encoding="utf-8")
+
+
+def schema_of(dialect: str) -> str:
+    """Return what an empty database gets."""
+    return f"{text_of(dialect, 'schema')}\n{_shared(dialect, 'schema')}"
 
 
 def blocks_of(dialect: str, file: str) -> list[tuple[str, str, str]]:
     """Return kind, name and body of what stands in a file, as a dialect takes it: what both have in common, and its own."""
-    shared = text_of("statements", file)
+    own = [] if file in SAME else _BLOCK.findall(text_of(dialect, file))
+    return _BLOCK.findall(_shared(dialect, file)) + own
+
+
+def _shared(dialect: str, name: str) -> str:
+    """Return what both dialects have in common, as one takes it."""
+    text = text_of("statements", name)
     for pattern, becomes in FOR_SQLITE if dialect == "sqlite" else ():
-        shared = pattern.sub(becomes, shared)
-    return _BLOCK.findall(shared) + ([] if file in SAME else _BLOCK.findall(text_of(dialect, file)))
+        text = pattern.sub(becomes, text)
+    return text
 
 
 @cache
