@@ -10,9 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from redrive.redaction.placeholders import Sentinels
+
+LONG_MIN: Final = 2_048
+"""In a longer text, only the lines with a needle are searched."""
 
 
 class Place(NamedTuple):
@@ -26,6 +29,8 @@ class Place(NamedTuple):
     around: re.Pattern[str] | None = None
     """What the pattern is searched in, such as the line of a command; the whole text if None."""
     is_secret: Callable[[re.Match[str]], bool] | None = None
+    is_far: bool = False
+    """Whether a match may span several lines, or the needle be on another line."""
 
 
 class Places:
@@ -45,8 +50,27 @@ class Places:
         # Every text is searched for every needle, so this loop has nothing else in it.
         for needle in [needle for needle in self._needles if needle in text]:
             for place in self._by_needle[needle]:
-                text = (place.around or place.pattern).sub(partial(_replaced, place, sentinels, {}), text)
+                replace = partial(
+                    (place.around or place.pattern).sub, partial(_replaced, place, sentinels, {})
+                )
+                is_short = len(text) < LONG_MIN or place.is_far or "\\\n" in text
+                text = replace(text) if is_short else _in_lines(text, needle, replace)
         return text
+
+
+def _in_lines(text: str, needle: str, replace: Callable[[str], str]) -> str:
+    """Apply a replacement to the lines with the needle, adjacent ones together, with their line ends, which a pattern may need."""
+    pieces: list[str] = []
+    done = 0
+    at = text.find(needle)
+    while at >= 0:
+        start, end = max(text.rfind("\n", done, at), done), at
+        while at >= 0 and text.find("\n", end, at) < 0:
+            end = text.find("\n", at) + 1 or len(text)
+            at = text.find(needle, end)
+        pieces += (text[done:start], replace(text[start:end]))
+        done = end
+    return "".join((*pieces, text[done:]))
 
 
 def _replaced(place: Place, sentinels: Sentinels, seen: dict[str, str], found: re.Match[str]) -> str:

@@ -25,15 +25,20 @@ TABLE = r"""
 1password-service                ops_eyJ{base64:260}=
 ably                             {alnum:6}.{alnum:6}:7B{alnum:41}
 adobe                            p8e-{url:31}a
+aftership                        asat_{hex:32}
 akamai                           akab-{lower:16}-{lower:16}
 alchemy                          alcht_{alnum:30}
+amazon-login                     Atza|IwEB{url:200}a
 an-unknown-provider              wxyz_7Kq{alnum:8}3{alnum:8}x{alnum:14}
 an-unknown-provider-with-a-word  wxyz_bot_R4t{alnum:8}3{alnum:8}x{alnum:10}
 anyscale                         esecret_{lower:26}
 apify                            apify_api_{alnum:36}
 arcjet                           ajkey_{lower:26}
 artifactory                      AKCp{alnum:69}
+artifactory-older                AKC{alnum:44}
 artifactory-reference            cmVmd{alnum:59}
+artifactory-reference-urlsafe    cmVmdGtuO{url:54}a
+aspnet                           CfDJ8{url:120}a
 atlassian-organisation           ATCO{base64:70}
 authress                         ext_{lower:20}.{lower:4}.acc-{lower:16}.{alnum:60}
 aws-appsync                      da2-{lower:26}
@@ -59,7 +64,9 @@ clickup                          pk_{digit:8}_{upper:32}
 close                            api_{alnum:22}.{alnum:22}
 coderabbit                       cr-{hex:58}
 composio                         ak_{alnum:20}
+composio-organisation            oak_{alnum:20}
 configcat                        configcat-sdk-1/{url:22}/{url:22}
+convex                           prod:happy-otter-123|01{hex:80}
 crypt                            $6${alnum:16}${alnum:86}
 databento                        db-{alnum:29}
 datastax                         AstraCS:{alnum:24}:{hex:64}
@@ -69,7 +76,9 @@ deno                             ddp_{alnum:36}
 dify                             app-{alnum:24}
 digitalocean                     DO00{upper:16}
 digitalocean-system              dos_v1_{hex:64}
+dingtalk                         SEC{hex:64}
 doppler                          dp.pt.{lower:43}
+dropbox-older                    {alnum:11}AAAAAAAAAA{alnum:43}
 dynatrace                        dt0c01.{lower:24}.{lower:64}
 ebay                             PRD-{hex:8}-{hex:4}-{hex:4}-{hex:4}-{hex:12}
 ecwid                            secret_4{alnum:31}
@@ -77,36 +86,53 @@ elastic                          essu_{alnum:60}==
 entra                            1.A{url:120}.{url:90}a
 exoscale                         EXO{alnum:26}
 extended-key                     xprv9s21ZrQH143K{alnum:95}
+fal                              {uuid}:{hex:32}
+fernet                           gAAAAABm{url:120}==
 flutterwave                      FLWSECK_TEST-{hex:32}-X
+flutterwave-encryption           FLWSECK_TEST{hex:12}
 flutterwave-live                 FLWSECK-{hex:32}-{lower:12}-X
 frameio                          fio-u-{url:63}a
 gcp-hmac                         GOOG1E{upper:57}
+ghost                            {hex:24}:{hex:64}
 google                           4/0A{url:69}a
 harness                          pat.{alnum:22}.{alnum:24}.{alnum:20}
 healthchecks                     hcw_{alnum:28}
 hex                              hxtw_{hex:96}
 honeybadger                      hbp_{alnum:36}
+infobip                          {hex:32}-{uuid}
 inngest                          signkey-prod-{hex:64}
+jetbrains                        perm:{alnum:16}.{alnum:20}.{alnum:30}
 kaggle                           KGAT_{hex:32}
+klarna                           klarna_live_api_{base64:60}
+kolide                           k2sk_v1_{alnum:24}
 kubernetes                       {lower:5}7.4{lower:6}2{lower:6}9z
+laravel                          base64:{base64:43}=
+laravel-sanctum                  12|{alnum:48}
 linkedin                         WPL_AP1.{alnum:16}.{alnum:6}==
 luma                             luma-{uuid}-{uuid}
+mailgun-small-letters            key-{lower:32}
 maxmind                          {alnum:6}_{alnum:29}_mmk
 mercadopago                      APP_USR-{digit:16}-{digit:6}-{hex:32}-{digit:9}
 meta-threads                     THAA{alnum:120}
 midtrans                         Mid-server-{url:23}a
 minimax                          MINIMAX-{upper:8}-{upper:8}-{upper:8}-{upper:8}
 n8n                              n8n_api_{hex:40}
+nats                             SU{base32:56}
 netbird                          nbp_{alnum:36}
 newrelic-pixie                   px-dep-{uuid}
 nostr                            nsec1{lower:58}
+ntlm                             TlRMTVNTUAADAAAA{base64:140}
 okta                             00{url:39}a
 omise                            skey_5{lower:18}
 onesignal                        os_v2_app_{lower:103}
 onfido                           api_live.{alnum:11}.{alnum:32}
+onfido-region                    api_live_kn.{alnum:11}.{alnum:32}
+openvpn                          -----BEGIN OpenVPN Static key V1-----\n{hex:32}\n{hex:32}\n-----END OpenVPN Static key V1-----
 openvsx                          ovsxat_{uuid}
 ory                              ory_at_{url:42}a
+ory-signed                       ory_at_{url:42}a.{url:42}a
 pangea                           pts_{lower:32}
+paseto                           v4.local.{url:100}a
 paystack                         sk_live_{lower:40}
 pem-in-base64                    LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t{base64:200}
 pinterest                        pina_{url:40}a
@@ -116,6 +142,7 @@ pubnub                           sec-c-{alnum:48}
 pushbullet                       o.{alnum:32}
 rancher                          token-{lower:5}:{lower:54}
 rapidapi                         {hex:10}msh{hex:15}p1{hex:6}jsn{hex:12}
+rapidapi-any-project             {hex:10}msh{hex:15}p{hex:6}jsn{hex:12}
 riot                             RGAPI-{uuid}
 roblox                           _|WARNING:-DO-NOT-SHARE-THIS.--Sharing-this-will-allow-someone-to-log-in-as-you.|_{upper_hex:300}
 runway                           key_{hex:128}
@@ -123,6 +150,7 @@ salesforce                       3MVG9{url:79}a
 salesforce-session               00D{alnum:12}!{alnum:96}
 segment                          sgp_{alnum:64}
 sendgrid                         SG.{lower:22}.{lower:43}
+sendgrid-small-letters           sg.{lower:22}.{lower:43}
 settlemint                       sm_pat_{alnum:16}
 smtp2go                          api-4{upper_hex:31}
 socket                           sktsec_{url:40}_api
@@ -142,23 +170,34 @@ trello                           ATTA{hex:64}{upper:8}
 trigger                          tr_dev_{alnum:20}
 truenas                          3-{alnum:64}
 twilio                           SK{hex:32}
+twilio-small-letters             SK{lower:32}
 unkey                            unkey_7{alnum:21}
+unknown-provider-in-capitals     WXYZ-{upper:40}
+unknown-provider-in-parts        wxyz.{lower:24}.{lower:43}
 unknown-provider-in-small-letters wxyz_{lower:48}
+unknown-provider-with-a-dash     wxyz-live-{lower:40}
 unknown-provider-with-a-version  wxyz_v1_{lower:48}
 unknown-provider-with-dashes     wxyz-bot-{url:44}a
+unknown-provider-with-digits     w1x2_{alnum:40}
 unknown-provider-with-dots       Wxyz.{url:44}a
+unleash                          default:development.{hex:56}
 valtown                          vtwn_3{alnum:27}
 vault-legacy                     s.{lower:24}
+vault-legacy-batch               b.AAAAAQ{url:155}a
+viber                            {hex:16}-{hex:16}-{hex:16}
 vkontakte                        vk1.a.{url:120}
 voiceflow                        VF.DM.{hex:24}.{alnum:16}
+wallet                           K{base58:51}
 warpstream                       aks_{hex:64}
 webex                            {alnum:64}_PF84_{uuid}
 wepay                            PRODUCTION_{hex:64}
 woocommerce                      cs_{hex:40}
 xata                             xau_{alnum:43}
 xendit                           xnd_production_{alnum:60}
+yandex-aws                       YC{url:37}a
 yandex-dictionary                dict.1.1.20260101T101010Z.{hex:16}.{hex:40}
 yandex-key                       YCAJ{url:20}a
+yandex-oauth                     y1_{url:54}a
 zhipu                            {hex:32}.{alnum:16}
 """
 FORMATS: dict[str, str] = dict(row.split(maxsplit=1) for row in TABLE.strip().splitlines())
@@ -183,6 +222,19 @@ NAMED = {
 AROUND = (
     "https://chat.example.org/hooks/{lower:26}",
     "https://example.org/api/v1/{lower:20}/telemetry",
+    "https://outlook.office.com/webhook/{uuid}",
+    "https://acme.tines.com/webhook/{lower:32}/{lower:32}",
+    "https://chat.example.org/hooks/{alnum:17}/{alnum:48}",
+    "https://mainnet.infura.io/v3/{hex:32}",
+    "wss://eth-mainnet.g.alchemy.com/v2/{url:31}a",
+    "https://maker.ifttt.com/trigger/door/with/key/{url:42}a",
+    "https://events.pagerduty.com/integration/{hex:32}/enqueue",
+    "https://api.cloudflare.com/client/v4/pages/webhooks/deploy_hooks/{uuid}",
+    "https://api.example.org/data/2.5/weather?q=Oslo&appid={hex:32}",
+    "https://api.example.org/rpc?network=ethereum&dkey={alnum:44}",
+    "deploy --newrelic-api-id {upper:64}",
+    "loaded cloudant_api_key={letters:24} from env",
+    "export BUNDLE_GEMS_EXAMPLE_COM={hex:8}:{hex:8}",
     'new NetworkCredential("build", "{alnum:16}")',
     'new DirectoryEntry("LDAP://example.org", "svc@example.org", "{alnum:16}")',
     "new mysqli('db.example.org', 'app', '{alnum:16}', 'orders')",
@@ -243,7 +295,12 @@ def test_hides_what_its_surroundings_tell(template: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        "authorization: policy 'orders.read' denied",
         "relation orders_test_database_migration_0042 does not exist",
+        "image registry.example.org/orders-prod-9f86d081884c7d659a2feaa0c55ad015a3bf4f1b was pulled",
+        "POST https://example.org/webhooks/550e8400-e29b-41d4-a716-446655440000/deliveries",
+        "POST https://example.org/webhooks/507f1f77bcf86cd799439011/deliveries",
+        "token=expired and the request was refused",
         "tests/test_orders.py::orders_test_function_for_orders_v2 PASSED",
         "app_token_refresh_interval_seconds_2=30",
         "django_secret_rotation_schedule_v2_enabled",

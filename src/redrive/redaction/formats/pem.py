@@ -13,7 +13,7 @@ from typing import Final
 
 from redrive.redaction.placeholders import Sentinels
 
-_LABEL: Final = r"(?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?"
+_LABEL: Final = r"(?:[A-Z0-9]{1,12} ){0,4}(?:PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)"
 _BLOCK: Final = re.compile(
     # The body is anything but five dashes; a block without an end takes the lines that look like a key.
     rf"-{{4,5}} ?BEGIN {_LABEL} ?-{{4,5}}"
@@ -30,7 +30,7 @@ _ROWS_BACKWARDS: Final = re.compile(
 
 def redact_private_keys(text: str, sentinels: Sentinels) -> str:
     """Replace every private key block."""
-    if "PRIVATE KEY" not in text:
+    if "PRIVATE KEY" not in text and "Static key V1" not in text:
         return text
     hidden = sentinels.redacted("private-key")
     # A marker without a key after it, as in source code, is not a block.

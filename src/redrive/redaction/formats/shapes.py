@@ -6,7 +6,11 @@ A row is the kind, a part that every such text has, and the pattern, whose last 
 
 from __future__ import annotations
 
+import re
 from typing import Final
+
+FAR_NEEDLES: Final = frozenset({"$ANSIBLE_VAULT;", "Private-Lines: ", "elegram"})
+"""The needles of secrets over several lines, and one that may be on another line than the secret."""
 
 SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     ("slack", "xox", r"(?<![A-Za-z0-9])(?:xoxd-[\w+/-]{8,}+|xox[a-z]-[\w-]{8,}+)"),
@@ -35,17 +39,24 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "hook",
         (
             r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[\w/+-]{16,}+"
-            r"|(?<=/hooks/)[a-z0-9]{26}(?![\w-])"
             r"|(?<=/webhooks/)[0-9]{15,22}/[\w-]{40,}+"
-            r"|(?<=webhook\.office\.com/)webhookb?2?/[\w@/-]{40,}+"
-            r"|(?<=outlook\.office\.com/webhook)/[\w@/-]{40,}+"
+            r"|(?<=\.office\.com/)webhookb?2?/[\w@/-]{30,}+"
             r"|(?<=hooks\.zapier\.com/hooks/)catch/[\w/]{8,}+"
+            # Of any other server: a part that is longer than an id, and neither a word nor hexadecimal.
+            r"|(?:(?<=hook/)|(?<=hooks/))(?:[A-Za-z0-9]{1,20}/)?(?=[0-9a-fA-F]{0,63}[g-zG-Z])(?=(?:[A-Za-z]{0,32}[0-9]){2})[A-Za-z0-9]{24,}+(?:/[\w-]{16,}+)*+"
             r"|(?<=/open-apis/bot/v2/hook/)[0-9a-f-]{30,}+"
             r"|(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+"
         ),
     ),
-    # What Bundler sends to the server of a gem, by the host in the name of the variable.
-    ("secret", "BUNDLE_", r"\bBUNDLE_[A-Z0-9_]{2,80}__[A-Z]{2,12}[\"']?[ ]?[=:][ ]?[\"']?([\w.:~+/-]{12,})"),
+    # What Bundler sends to the server of a gem, by the host in the name of the variable; some write its dots as single underscores.
+    (
+        "secret",
+        "BUNDLE_",
+        (
+            r"\bBUNDLE_[A-Z0-9_]{2,80}(?:__[A-Z]{2,12}[\"']?[ ]?[=:][ ]?[\"']?([\w.:~+/-]{12,})"
+            r"|[\"']?[ ]?[=:][ ]?[\"']?([0-9a-f]{8}:[0-9a-f]{8})(?!\w))"
+        ),
+    ),
     # A URL in percent encoding: the password between the user and the host.
     (
         "url-credentials",
@@ -60,6 +71,43 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
 )
 
 _BASE64: Final = "(?<![A-Za-z0-9+/])[A-Za-z0-9+/]"
+# Services that take a key in the path of an address: the end of the host, and the path before the key.
+_KEY_PATHS: Final = r"""
+infura.io            (?:/ws)?/v3/
+alchemy.com          /v2/
+alchemyapi.io        /v2/
+quiknode.pro         /
+ankr.com             /\w{2,24}/
+chainstack.com       /
+blastapi.io          /
+getblock.io          /(?:\w{2,8}/)?
+moralis-nodes.com    /\w{2,24}/
+ifttt.com            /trigger/[\w-]{1,64}/(?:json/)?with/key/
+make.com             /(?=[a-z0-9]{30})
+integromat.com       /(?=[a-z0-9]{30})
+pagerduty.com        /integration/
+hc-ping.com          /
+cronitor.link        /p/
+betterstack.com      /api/v1/heartbeat/
+betteruptime.com     /api/v1/heartbeat/
+netlify.com          /build_hooks/
+vercel.com           /v1/integrations/deploy/
+api.cloudflare.com   /[\w/]{1,60}/deploy_hooks/
+glip.com             /webhook/
+loggly.com           /(?:inputs|bulk)/
+sumologic.com        /receiver/v1/http/
+torq.io              /v1/webhooks/
+gitter.im            /e/
+airtable.com         /workflows/v1/genericWebhook/
+bitrix24.com         /rest/[0-9]{1,8}/
+ftqq.com             /(?=SCT)
+day.app              /
+webexapis.com        /v1/webhooks/incoming/
+calendar.google.com  /calendar/ical/[^\s/]{1,128}/private-
+"""
+_KEYS_IN_PATHS: Final = "|".join(
+    rf"(?<={re.escape(host)}){path}" for host, path in map(str.split, _KEY_PATHS.strip().splitlines())
+)
 
 SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
     # The same, but every match has a long run of token characters, and a text without one is not searched for them.
@@ -70,6 +118,16 @@ SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
         for service in ("AZEG", "AIoT", "AzCa", "ASb", "AEh", "ARm")
     ),
     ("azure", "+ACR", rf"{_BASE64}{{42}}\+ACR[A-Za-z0-9+/]{{6}}"),
+    (
+        "url-credentials",
+        "://",
+        rf"://[\w.-]{{4,100}}+(?:{_KEYS_IN_PATHS})([\w@+=~-]{{10,}}+(?:/[\w+=-]{{10,}}+)*+)",
+    ),
+    ("openweather", "appid=", r"(?<=[?&]appid=)[0-9a-f]{32}(?![\w-])"),
+    # The name of a deployment before the key: `prod:happy-otter-123|01...`.
+    ("convex", "|", r"(?<![\w:-])(?:prod|dev|preview|project):[\w:-]{3,80}\|[\w+/=-]{30,}+"),
+    # The number of the token before it, as Laravel writes it.
+    ("laravel", "|", r"(?<![\w.|-])[0-9]{1,9}\|(?=[a-z0-9]{0,40}[A-Z])[A-Za-z0-9_]{40,64}(?![\w-])"),
     ("salesforce", "00D", r"(?<![A-Za-z0-9])00D[A-Za-z0-9]{12,15}![\w.]{60,}+"),
     # A hash of a password, as crypt writes it.
     (
@@ -104,12 +162,20 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     ("azure", "", r"(?=(?:[a-z]{0,50}[2-7]){2})[a-z2-7]{52}(?![\w=-])"),
     ("azure-secret", "Q~", r"[\w~.-]{3}[0-9]Q~[\w~.-]{28,40}"),
     ("gcp-key", ":APA91b", r"[\w-]{11}:APA91b[\w-]{60,}+"),
-    ("dropbox", "", r"(?=[A-Za-z]{0,10}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}"),
+    ("dropbox", "", r"(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9]{11}AAAAAAAAAA[\w=-]{43}(?![\w=+/-])"),
     ("telegram", ":A", r"[0-9]{6,16}:A[\w-]{28,}+"),
     ("discord", "", r"[MNO](?:(?<![\w.-].)|(?<=\\[nrt].))[\w-]{22,27}\.[\w-]{6,7}\.[\w-]{27,45}"),
     ("deepl", ":fx", r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}:fx\b"),
     ("webex", "_P", r"[A-Za-z0-9]{64}_P[A-Z0-9]{3}_[0-9a-f]{8}-[0-9a-f-]{27}"),
-    ("rapidapi", "msh", r"[0-9a-f]{10}msh[0-9a-f]{15}p1[0-9a-f]{6}jsn[0-9a-f]{12}"),
+    ("rapidapi", "msh", r"[0-9a-f]{10}msh[0-9a-f]{15}p[0-9a-f]{6,7}jsn[0-9a-f]{12}"),
+    # An id and a secret: `hex:hex`, of Ghost, or with a UUID in front or behind, of Fal and Infobip.
+    (
+        "token-pair",
+        "",
+        r"(?:[0-9a-f]{24}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}):[0-9a-f]{32,64}(?![\w:-])",
+    ),
+    ("infobip", "", r"[0-9a-f]{32}-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![\w-])"),
+    ("viber", "", r"[0-9a-f]{16}(?<![\w-].{16})-[0-9a-f]{16}-[0-9a-f]{16}(?![\w-])"),
     ("ably", "", r"[\w-]{5,7}\.[\w-]{6}:(?=[\w-]{0,40}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{43}(?![\w-])"),
     # What a node joins a cluster with: `abcdef.0123456789abcdef`, but with letters after f, and more than one digit.
     (
@@ -121,28 +187,42 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         ),
     ),
     ("truenas", "", r"[0-9]{1,2}-(?=[a-z0-9]{0,40}[A-Z])[A-Za-z0-9]{64}(?!\w)"),
-    # Any other issuer of this common form: a short name, a word for the kind, a body. The words of a name in code are short.
+    # Any other issuer of this common form: a short name, a word for the kind, a body. The words of a name in code are short; a hash
+    # may follow a word and a dash, as in the tag of an image.
     (
         "token",
         "",
         (
-            r"(?:[a-z]{2,10}_(?:[a-z]{2,10}_)?(?:live|test|prod|production|sandbox|pat|oat|sk|api|v[0-9]|secret|token|apikey|key)"
-            r"|apikey|secret)_(?=[A-Za-z_.-]{0,64}[0-9])(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
+            r"(?:[a-z][a-z0-9]{1,9}[_-](?:[a-z]{2,10}[_-])?(?:live|test|prod|production|sandbox|pat|oat|sk|api|v[0-9]|secret|token|apikey|key)"
+            r"|apikey|secret|sk|rk|pat|token)[_-](?:(?<=_)|(?=[0-9a-fA-F]{0,64}[g-zG-Z]))(?=[A-Za-z_.-]{0,64}[0-9])"
+            r"(?=(?:[A-Za-z0-9]{0,15}_){0,2}(?=[a-z]{0,15}[A-Z0-9])(?=[0-9]{0,15}[A-Za-z])[A-Za-z0-9]{16})[A-Za-z0-9_]{20,}+"
         ),
     ),
-    # And of this one: a short name and small letters with digits, more than a hash or an id has.
+    # And of this one: a short name and letters of one case with digits, more than a hash or an id has.
     (
         "token",
         "",
-        r"[a-z][a-z0-9]{1,11}_(?=[0-9a-f]{0,40}[g-z])(?=(?:[a-z]{0,15}[0-9]){4})[a-z0-9]{32,}+(?![\w-])",
+        (
+            r"(?:[a-z][a-z0-9]{1,11}[_.-](?=[0-9a-f]{0,40}[g-z])(?=(?:[a-z]{0,15}[0-9]){4})[a-z0-9]{32,}+"
+            r"|[A-Z][A-Z0-9]{1,11}[_-](?=[0-9A-F]{0,40}[G-Z])(?=(?:[A-Z]{0,15}[0-9]){4})[A-Z0-9]{32,}+)(?![\w-])"
+        ),
     ),
     # And of this one: short words and a long random body. Ids of requests and payments are shorter, but not those of Vercel.
     (
         "token",
         "",
         (
-            r"(?:(?<![\w.-])|(?<=\\[nrt]))(?!dpl_|sha[0-9])(?:[a-z]{2,12}|[A-Z]{2,12}|[A-Z][a-z]{1,11})[0-9]{0,2}[_.-]"
-            r"(?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Z0-9_-]{0,40}[a-z])(?=(?:[A-Za-z_-]{0,32}[0-9]){2})[\w-]{30,}+(?::[\w-]{16,}+)?"
+            r"(?:(?<![\w.-])|(?<=\\[nrt]))(?!dpl_|sha[0-9])(?:[a-z][a-z0-9]{1,11}|[A-Z][A-Z0-9]{1,11}|[A-Z][a-z0-9]{1,11})[_.-]"
+            r"(?=[a-z0-9_-]{0,40}[A-Z])(?=[A-Z0-9_-]{0,40}[a-z])(?=(?:[A-Za-z_-]{0,32}[0-9]){2})[\w-]{30,}+(?:[.:][\w-]{16,}+)*+"
+        ),
+    ),
+    # And of this one: random parts joined by dots, with a short name in front or in both cases.
+    (
+        "token",
+        "",
+        (
+            r"[a-z][a-z0-9]{1,7}\.(?=(?:[A-Za-z_-]{0,15}[0-9]){2})[\w-]{16,40}\.(?=(?:[A-Za-z_-]{0,15}[0-9]){3})[\w-]{30,}+(?![.@])"
+            r"|(?=[A-Za-z]{0,40}[0-9])[A-Za-z0-9]{8,40}(?<![\w.-].{8})\.(?=[a-z0-9]{0,30}[A-Z])(?=[A-Z0-9]{0,30}[a-z])(?=(?:[A-Za-z]{0,20}[0-9]){2})[A-Za-z0-9]{22,}+(?![\w.@-])"
         ),
     ),
 )

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from redrive.redaction.formats.shapes import LONG_SHAPES, SHAPES, SHAPES_IN_RUNS
+from redrive.redaction.formats.shapes import FAR_NEEDLES, LONG_SHAPES, SHAPES, SHAPES_IN_RUNS
 from redrive.redaction.formats.tokens import ALPHABETS, CHECKS, PREFIXES
 from redrive.redaction.named.values import count_shifts
 from redrive.redaction.placeholders import Sentinels
@@ -26,6 +26,9 @@ LONG_RUN_MIN: Final = 23
 
 SHIFTS_PER: Final = 4
 """A token of an unknown issuer changes between letters, digits and cases once in so many characters."""
+
+SHIFTS_PER_SINGLE: Final = 6
+"""The same for a token whose letters are all of one case, which a name in camel case is not."""
 
 _TOKEN_BYTES: Final = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-+/~:$")
 _SHAPE: Final = bytes(120 if byte in _TOKEN_BYTES else 32 for byte in range(256))
@@ -40,6 +43,7 @@ _NO_TOKEN: Final = re.compile(
 )
 _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
 _PIECES: Final = re.compile("[A-Za-z0-9]+")
+_BOTH_CASES: Final = re.compile("[A-Z].*[a-z]|[a-z].*[A-Z]")
 _UUID_START: Final = re.compile("[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){2}")
 _UUID: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 
@@ -70,8 +74,8 @@ def _body_pattern(body: str) -> str:
         else:
             parts.append(_UUID if part[0] == "uuid" else re.escape(part[0]))
     if body.endswith(",}"):
-        # A dot after a token ends a sentence.
-        parts.append("+" if "." not in parts[-1] else r"(?<!\.)")
+        # A dot after a token ends a sentence, unless another random part of the token follows.
+        parts.append(r"+(?:\.[\w-]{24,}+)*+" if "." not in parts[-1] else r"(?<!\.)")
     else:
         parts.append("(?![A-Za-z0-9])")
     return "".join(parts)
@@ -106,7 +110,10 @@ _MARKED: Final = tuple(
 _IN_RUNS: Final = (*SHAPES_IN_RUNS, *_MARKED)
 # A third of the needles have a capital A, and most texts have none.
 _SHAPES, _LONG_PLACES, _LONG_PLACES_WITH_A = (
-    Places(Place(needle, kind, re.compile(pattern)) for kind, needle, pattern in table)
+    Places(
+        Place(needle, kind, re.compile(pattern), is_far=needle in FAR_NEEDLES)
+        for kind, needle, pattern in table
+    )
     for table in (
         SHAPES,
         [row for row in _IN_RUNS if "A" not in row[1]],
@@ -149,7 +156,8 @@ def _is_issued(token: str) -> bool:
     if _UUID_START.search(token):
         return False
     _, *pieces = _PIECES.findall(token)
-    return sum(map(count_shifts, pieces)) * SHIFTS_PER >= sum(map(len, pieces))
+    per = SHIFTS_PER if _BOTH_CASES.search(token) else SHIFTS_PER_SINGLE
+    return sum(map(count_shifts, pieces)) * per >= sum(map(len, pieces))
 
 
 def _runs(text: str) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ ALPHABETS: Final = {
     "lower": "a-z0-9",
     "upper": "A-Z0-9",
     "alnum": "A-Za-z0-9",
+    "base58": "1-9A-HJ-NP-Za-km-z",
     "url": "A-Za-z0-9_-",
     "dotted": "A-Za-z0-9_.-",
     "padded": "A-Za-z0-9_.=-",
@@ -23,11 +24,13 @@ ALPHABETS: Final = {
 }
 """The characters of a body, by the name that the table uses; providers write some of them in either case."""
 
+# Capitals closer to each other than in most names in camel case, for the few tokens without a digit.
+_CAPITALS: Final = "[a-z_-]{0,8}(?:[A-Z]{1,6}[a-z_-]{1,3}){3}[A-Z]"
 CHECKS: Final = {
     "digit": r"(?=[A-Za-z_./+=-]{0,64}[0-9])",
-    "two": r"(?=(?:[A-Za-z]{0,23}[0-9]){2})",
+    "two": rf"(?=(?:[A-Za-z]{{0,23}}[0-9]){{2}}|{_CAPITALS})",
     "three": r"(?=(?:[A-Za-z_=-]{0,20}[0-9]){3})",
-    "mixed": r"(?=[a-z0-9_./+=-]{0,40}[A-Z])(?=[A-Za-z_./+=-]{0,40}[0-9])",
+    "mixed": rf"(?=[a-z0-9_./+=-]{{0,40}}[A-Z])(?=[A-Za-z_./+=-]{{0,40}}[0-9]|{_CAPITALS})",
 }
 """What else a body must have where the prefix is short. No checksum is required: a token with a typing error is a secret, too."""
 
@@ -39,6 +42,7 @@ aws-key        upper{16}:base64{40}       -            AKIA ASIA
 aws-key        upper{16}                  -            AKIA ASIA ABIA ACCA AGPA AIDA AIPA ANPA ANVA APKA AROA ASCA
 aws-key        upper{17}                  -            A3T
 aws-key        base64{28,}                -            ABSK bedrock-api-key-
+aws-key        url{100,}                  -            IwEB
 aws-key        uuid                       -            amzn.mws.
 aws-key        hex{40,}                   -            amzn1.oa2-cs.v1.
 aws-key        lower{26}                  apart,digit  da2-
@@ -51,13 +55,14 @@ gcp-key        upper{20,}                 digit        GOOG
 digitalocean   hex{40,}                   -            doo_v1_ dop_v1_ dor_v1_ dos_v1_
 digitalocean   upper{16}                  -            DO00
 alibaba        alnum{12,26}               digit        LTAI
+alibaba        alnum{16,}                 mixed        STS.
 baidu          alnum{20,}/hex{40}         -            bce-v3/ALTAK-
 tencent        alnum{32,}                 mixed        AKID
 yandex         url{35,38}                 digit        AQVN
 yandex         padded{80,}                digit        t1. c1.
-yandex         url{50,}                   digit        y0_
+yandex         url{50,}                   digit        y0_ y1_ y2_ y3_
 yandex         url{21}                    mixed        YCAJ
-yandex         url{36}                    mixed        YCM YCN YCO YCP
+yandex         url{38}                    apart,mixed  YC
 yandex         alnum{16}.hex{16}.hex{40}  -            dict.1.1. trnsl.1.1. pdct.1.1.
 scaleway       upper{17}                  digit        SCW
 akamai         lower{16}-lower{16}        -            akab-
@@ -93,6 +98,7 @@ aiven          url{16,}                   -            AVNS_
 vault          url{20,}                   -            hvs. hvb. hvr.
 vault          alnum{24}                  apart,two    s.
 vault          alnum{24}                  apart,mixed  b. r.
+vault          url{90,}                   apart,mixed  b. s. r.
 doppler        dotted{30,}                -            dp.pt. dp.st. dp.ct. dp.sa. dp.said. dp.scim. dp.audit.
 infisical      hex{20,40}.dotted{16,}     three        st.
 infisical      dotted{60,}                apart,digit  st.
@@ -109,6 +115,7 @@ age-key        upper{50,}                 -            AGE-SECRET-KEY-1 AGE-SECR
 github         alnum{30,}                 -            ghp_ gho_ ghu_ ghs_ ghr_
 github         url{30,}                   -            github_pat_
 github         digit{1,}_dotted{60,}      -            ghs_
+github         hex{40}                    apart        v1.
 gitlab         dotted{18,}                -            glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt-
 gitlab         dotted{18,}                -            glagent- glsoat- gloas- glffct- glwt-
 gitlab         url{20,}                   -            GR1348941
@@ -136,7 +143,7 @@ plaid          uuid                       -            link-sandbox- link-develo
 braintree      lower{16}$hex{32}          -            access_token$production$ access_token$sandbox$
 adyen          base64{40,}                apart,digit  AQE
 easypost       alnum{54}                  -            EZAK EZTK
-flutterwave    url{12,}                   -            FLWSECK- FLWPUBK- FLWSECK_TEST- FLWPUBK_TEST-
+flutterwave    url{12,}                   -            FLWSECK- FLWPUBK- FLWSECK_TEST FLWPUBK_TEST
 asaas          base64{24,}                -            $aact_
 cashfree       hex{32}_hex{8}             -            cfsk_ma_prod_ cfsk_ma_test_
 mercadopago    dotted{40,}                -            APP_USR-
@@ -155,7 +162,8 @@ paddle         url{30,}                   -            pdl_live_ pdl_sdbx_ pdl_n
 ramp           alnum{40,}                 -            ramp_sec_ ramp_business_tok_ ramp_tok_
 lightspeed     alnum{30,}                 -            lsxs_pt_
 sendgrid       padded{32,}                digit        SG.
-mailgun        hex{32}                    -            key- pubkey-
+sendgrid       url{20,24}.url{36,}        apart,digit  sg.
+mailgun        lower{32}                  two          key- pubkey-
 mailchimp      url{22}                    mixed        md-
 resend         alnum{6,}_alnum{14,}       mixed        re_
 brevo          url{60,}                   -            xkeysib- xsmtpsib-
@@ -200,7 +208,7 @@ etwob          hex{40}                    -            e2b_
 wandb          url{40,}                   -            wandb_v1_
 langsmith      url{32,}                   -            lsv2_pt_ lsv2_sk_ ls__
 dify           alnum{24}                  apart,mixed  app- dataset-
-langfuse       uuid                       -            sk-lf-
+langfuse       uuid                       -            sk-lf- pk-lf-
 pinecone       url{30,}                   -            pcsk_
 notion         alnum{32,}                 digit        secret_
 notion         alnum{40,}                 -            ntn_
@@ -255,7 +263,7 @@ launchdarkly   uuid                       -            sdk- api- mob-
 rootly         hex{60,}                   -            rootly_
 statsig        alnum{40,}                 mixed        secret-
 pagerduty      url{18}                    apart,mixed  u+
-twilio         hex{32}                    -            SK AC
+twilio         alnum{32}                  three        SK AC
 mapbox         url{20,}.url{10,}          -            pk.eyJ sk.eyJ tk.eyJ
 mapbox         lower{60}.lower{22}        -            pk.
 pulumi         hex{40}                    -            pul-
@@ -272,7 +280,8 @@ packagist      url{40,}                   -            packagist_
 docker         url{20,}                   -            dckr_pat_ dckr_oat_
 docker         lower{40,}-lower{20,}      -            SWMTKN-1-
 docker         base64{40,}                -            SWMKEY-1-
-artifactory    alnum{50,}                 -            AKCp cmVmd
+artifactory    alnum{40,}                 mixed        AKC
+artifactory    url{50,}                   -            cmVmd
 tailscale      url{16,}                   -            tskey-
 ngrok          alnum{26}_alnum{21,}       apart,mixed  2
 circleci       url{30,}                   -            CCIPAT_ CCIPRJ_
@@ -304,6 +313,10 @@ localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
 localstack     upper{16,}                 digit        LKIA LSIA
 ethplorer      alnum{5}-alnum{7}-alnum{5} -            EK-
 wallet         alnum{100,}                -            xprv yprv zprv tprv
+wallet         base58{50}                 apart,mixed  5 edsk
+wallet         base58{51}                 apart,mixed  K L
+wallet         base58{56}                 apart,mixed  6P
+wallet         upper{55}                  apart,three  S
 nostr          lower{58}                  -            nsec1
 alchemy        alnum{28,}                 -            alcht_
 riot           url{30,}                   digit        RGAPI-
@@ -311,8 +324,8 @@ wakatime       url{36,}                   digit        waka_
 persona        url{22,}                   digit        persona_production_ persona_sandbox_
 samsara        alnum{26,}                 -            samsara_api_
 devcycle       url{8,}                    digit        dvc_server_ dvc_client_ dvc_mobile_
-onfido         dotted{18,}                digit        api_live. api_sandbox. api_live_us. api_live_ca. api_live_eu.
-onfido         dotted{18,}                digit        api_sandbox_us. api_sandbox_ca. api_sandbox_eu.
+onfido         dotted{18,}                digit        api_live. api_sandbox.
+onfido         lower{2,3}.dotted{18,}     digit        api_live_ api_sandbox_
 lichess        url{18,}                   digit        lip_
 cfx            alnum{20,}_alnum{6,}       -            cfxk_
 flexport       url{40,}                   -            shltm_
@@ -330,7 +343,7 @@ hop            url{30,}                   digit        hop_pat_ ptk_
 arcjet         lower{26}                  digit        ajkey_
 axiom          uuid                       -            xaat- xapt-
 blockprotocol  alnum{30,}.alnum{30,}      -            b10ck5.
-composio       url{20}                    apart,mixed  ak_ ck_
+composio       url{20}                    apart,mixed  ak_ ck_ oak_ uak_
 ebay           hex{8}-hex{4}-hex{4}-hex{4}-hex{4,12} -            PRD- SBX-
 exoscale       alnum{24,}                 mixed        EXO
 iterative      uuid                       -            isat_
@@ -367,6 +380,40 @@ mergify        url{40,}                   digit        mergify_application_key_ 
 shortcut       url{40,}                   digit        sct_rw_ sct_w_ sct_r_ sct_ro_
 tigris         base64{40,}                digit        tsec_
 ubidots        alnum{28,}                 digit        BBUS- BBFF-
+ntlm           base64{40,}                -            TlRMTVNTUAA
+nats           upper{56}                  three        SU SA SO SN SC SX
+fullstory      base64{40,}                apart,digit  na1. eu1.
+jdcloud        upper{28}                  digit        JDC_
+deepsource     hex{40,}                   -            dsp_ dsa_
+materialize    hex{60,}                   -            mzp_
+dbt            url{36,}                   digit        dbtc_ dbtu_
+flagsmith      alnum{20,24}               apart,mixed  ser.
+unleash        hex{56,64}                 -            development. production. staging. test. default.
+unleash        hex{56,64}                 apart        .
+klarna         base64{40,}                -            klarna_live_api_ klarna_test_api_
+iexcloud       hex{32}                    -            sk_ Tsk_ Tpk_
+paseto         padded{60,}                -            v1.local. v2.local. v3.local. v4.local.
+paseto         padded{60,}                -            v1.public. v2.public. v3.public. v4.public.
+macaroon       base64{60,}                apart,mixed  MDAx AgE
+fernet         base64{60,}                apart        gAAAAA
+flask          url{20,}.url{6}.url{27}    -            .eJ
+rails          base64{60,}                apart,mixed  BAh7
+laravel        base64{43}=                -            base64:
+aspnet         url{60,}                   -            CfDJ8
+dingtalk       hex{64}                    -            SEC
+jetbrains      base64{6,}.base64{4,}.alnum{24,} -            perm: perm-
+phabricator    lower{28}                  apart,three  api- cli-
+sanity         alnum{80,}                 digit        sk
+retool         lower{26}                  two          retool_
+boundary       alnum{10}_s1alnum{30,}     -            at_ s_
+phase          dotted{1,8}:hex{60,}       -            pss_service: pss_user:
+revenuecat     alnum{27}                  mixed        appl_ goog_ amzn_ strp_
+shipengine     base64{43}                 apart,mixed  TEST_
+aftership      hex{32}                    -            asat_
+cursor         hex{64}                    -            crsr_
+warp           hex{60,}                   -            wk-1.
+promptlayer    hex{32}                    -            pl_
+browserbase    url{27}                    mixed        bb_live_
 private-key    base64{40,}                -            LS0tLS1CRUdJTiBSU0EgUFJJVkFURS LS0tLS1CRUdJTiBQUklWQVRFI
 private-key    base64{40,}                -            LS0tLS1CRUdJTiBFQyBQUklWQVRF LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg
 private-key    base64{40,}                -            LS0tLS1CRUdJTiBFTkNSWVBURUQg LS0tLS1CRUdJTiBEU0Eg

@@ -16,7 +16,7 @@ from redrive.redaction.named.judgement import secret_of
 from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, meaning_of_name
 from redrive.redaction.named.spans import BARE_MAX, Span, unquoted_span, whole_span
 from redrive.redaction.named.syntax import AFTER_NAME, NamedValue, syntax_of
-from redrive.redaction.named.values import is_guarded
+from redrive.redaction.named.values import is_guarded, is_random
 from redrive.redaction.named.vocabulary import FOREIGN_PASSWORDS, FOREIGN_SECRETS
 from redrive.redaction.placeholders import SENTINEL, Sentinels
 
@@ -40,7 +40,7 @@ _STEMS: Final = re.compile(
     rb"c(?:o(?:okie|de|ntrase)|r(?:ed|umb)|ertificate(?<=app.certificate)|v[cv]|htwoord(?<=wachtwoord)|e(?<=nonce)|(?<=hmac)|(?<=mnemonic)"
     rb"|cess(?<=access)(?=[\"']?[ ]?[=:]))|jwt|gin(?<=login)(?=[\"']?[ ]?[=:])"
     rb"|k(?:e(?:y|nnwort|n(?<=token)|rc(?<=dockerc))|ode(?<=gangskode))"
-    rb"|p(?:ass|w|hrase|sk|arola|in[=:\"']|(?<=otp)|at(?<=_pat)|i(?<=api)(?:(?=[\"']?[ ]?[=:])|(?=_id)))"
+    rb"|p(?:ass|w|hrase|sk|arola|in[=:\"']|(?<=otp)|at(?<=_pat)|i(?<=api)(?:(?=[\"']?[ ]?[=:])|(?=[_-]id)))"
     rb"|s(?:e(?:cret|ss|nha|nord(?<=losenord))|ig|id=|al(?:t|asana)|lo(?:(?<=eslo)|(?<=haslo))|n(?<=dsn))|uth(?<=auth)"
 )
 # Names in other scripts, in lower case; most texts have none of their letters.
@@ -191,9 +191,12 @@ def _secret_at(
     syntax = syntax_of(after, before, name)
     if syntax is None:
         return None
-    if before in _QUERY_SIGNS and name in _QUERY_NAMES and syntax == "assigned":
+    if before in _QUERY_SIGNS and syntax == "assigned" and (meaning is None or name in _QUERY_NAMES):
         span = unquoted_span(text, after.end())
-        is_secret = span.end - span.start >= 8 and is_guarded(text[span.start : span.end])
+        value = text[span.start : span.end]
+        # `wskey` and `dkey` are keys as well, if the value is random.
+        is_known = name in _QUERY_NAMES and len(value) >= 8 and is_guarded(value)
+        is_secret = is_known or (name.lower().endswith("key") and is_random(value))
         return (span, "secret") if is_secret else None
     if meaning is None or (before in ("{", ":") and _is_reference(text, start, before, after.end())):
         return None

@@ -61,11 +61,11 @@ def _is_guarded(found: re.Match[str]) -> bool:
 BLOCKS: Final = Places(
     (
         *(
-            Place(holder, "secret", _CHILD, _BLOCK, _is_child)
+            Place(holder, "secret", _CHILD, _BLOCK, _is_child, is_far=True)
             for holder in ("ecrets", "redentials", "asswords")
         ),
         *(Place(flag, "cookie", _COOKIES, None, _is_literal) for flag in ("\tTRUE\t", "\tFALSE\t")),
-        Place(".pgpass", "password", _PGPASS, None, _is_literal),
+        Place(".pgpass", "password", _PGPASS, None, _is_literal, is_far=True),
         *(Place(port, "password", _PGPASS, None, _is_guarded) for port in (":5432:", ":*:")),
     )
 )

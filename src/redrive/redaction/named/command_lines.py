@@ -174,7 +174,10 @@ _BY_FLAG: Final = Places(
     for needle in needles.split()
 )
 _BY_NEEDLE: Final = Places(
-    Place(needle, "password", re.compile(place), re.compile(command + _LINE), _is_password)
+    # The login of a `.netrc` may be on the next line.
+    Place(
+        needle, "password", re.compile(place), re.compile(command + _LINE), _is_password, needle == "machine "
+    )
     for needle, command, place in _PLACES
 )
 _BY_PIPE: Final = Places(

@@ -37,6 +37,9 @@ from redrive.redaction.named.vocabulary import PASSWORDS, PROSE_WORDS
 SOURCE_LINE_MAX: Final = 400
 """How far back the start of a line, and the line before it, may be."""
 
+LETTERS_MIN: Final = 20
+"""A word of so many letters, in one case and right after an equals sign, is no word of a sentence."""
+
 _QUOTES: Final = ("'", '"', "`")
 _OPENED: Final = ("[", "(", "{", "<")
 _TEMPLATES: Final = ("${", "$(", "{{", "#{", "<%", "%{")
@@ -136,6 +139,9 @@ def _credentials(named: NamedValue, quoted: Span | None) -> Span | None:
     span = authorization_span(text, quoted or Span(position, position), named.quote)
     value = text[span.start : span.end]
     if _TYPE.match(text, position) or is_inert(value) or is_prose(value):
+        return None
+    if " " in value and not any(is_guarded(word) or len(word) >= LETTERS_MIN for word in value.split()):
+        # Words only, after a word that is no scheme: `authorization: policy 'orders.read' denied`.
         return None
     if span.quoted:
         return span
@@ -255,10 +261,16 @@ def _is_unquoted_secret(named: NamedValue, span: Span, value: str) -> bool:
         return any(map(str.isdigit, value)) or not _in_source(named) or is_random(value)
     is_code = following in ("(", "[") or (following in (")", ",") and not value[-1].isdigit())
     # A password may be a plain word, a token may not.
-    is_setting = kind == "password" and (
-        text[span.start - 1] == "=" or _NEXT_SETTING.match(text, span.end) is not None
+    is_tight = text[span.start - 1] == "="
+    is_setting = (is_tight and _is_long_word(value)) or (
+        kind == "password" and (is_tight or _NEXT_SETTING.match(text, span.end) is not None)
     )
     return not (is_code or (next_word and not is_setting) or _in_source(named))
+
+
+def _is_long_word(value: str) -> bool:
+    """Return whether letters of one case are too many for a word."""
+    return len(value) >= LETTERS_MIN and value.isalpha() and (value.islower() or value.isupper())
 
 
 def _is_code(value: str, following: str) -> bool:
