@@ -70,7 +70,7 @@ IMPURE = {
         "urllib",
     ),
 }
-IMPURE_REDACTION = {"redrive.redaction.process", "redrive.redaction.environment"}
+IMPURE_REDACTION = {"redrive.redaction.process", "redrive.redaction.process"}
 # Parts of such modules that only compute.
 _PURE_PARTS = ("urllib.parse", "http.HTTPStatus")
 _IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "breakpoint", "__import__"}
@@ -81,7 +81,7 @@ _CLOCK_CALLS = re.compile(
 _ENVIRONMENT = re.compile(r"^os\.(environb?|getenvb?|putenv|unsetenv)$")
 _CLOCK_NAMES = {"time": {"time", "monotonic", "perf_counter", "sleep"}, "os": {"environ", "getenv"}}
 CLOCK_HOME = "redrive.engine.clock"
-ENVIRONMENT_HOMES = ("redrive.config", "redrive.redaction.environment")
+ENVIRONMENT_HOMES = ("redrive.config", "redrive.redaction.process")
 
 
 def imports(source: Source) -> Iterator[tuple[ast.AST, str]]:

@@ -10,8 +10,7 @@ import pytest
 
 from redrive.errors import ConfigurationError
 from redrive.redaction import process
-from redrive.redaction.environment import secret_environment
-from redrive.redaction.process import redact, redact_mapping, register_secret
+from redrive.redaction.process import redact, redact_mapping, register_secret, secret_environment
 
 VALUE = "quite" + "-unlikely-words"
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from redrive.redaction.literals import prefilter
 from redrive.redaction.literals.prefilter import ALL_MAX, LiteralIndex
-from redrive.redaction.literals.prefix_index import SampleIndex
-from redrive.redaction.literals.search import Literals
+from redrive.redaction.literals.search import Literals, SampleIndex
 from redrive.redaction.process import redact, redact_end, redact_mapping, redact_start
 
 MANY = {f'Zoë "Zo" Müller/<{number:05}>\nward 🙂 seven': "<payload:*>" for number in range(ALL_MAX + 500)}

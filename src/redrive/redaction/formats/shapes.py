@@ -27,6 +27,7 @@ SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
         "asic ",
         r"(?<=\b[Bb]asic )(?=[A-Za-z+/]{0,80}[0-9=])(?=[A-Z0-9+/]{0,80}[a-z])(?=[a-z0-9+/]{0,80}[A-Z])[A-Za-z0-9+/]{7,}+=*+",
     ),
+    ("openweather", "appid=", r"(?<=[?&]appid=)[0-9a-f]{32}(?![\w-])"),
     ("secret", ",v1=", r"(?<=,v1=)[0-9a-f]{64}(?![0-9a-f])"),
     ("codeclimate", "CC_TEST_REPORTER_ID", r"CC_TEST_REPORTER_ID[\"']?[ ]?[=:][ ]?[\"']?([0-9a-f]{64})"),
     (
@@ -123,7 +124,6 @@ SHAPES_IN_RUNS: Final[tuple[tuple[str, str, str], ...]] = (
         "://",
         rf"://[\w.-]{{4,100}}+(?:{_KEYS_IN_PATHS})([\w@+=~-]{{10,}}+(?:/[\w+=-]{{10,}}+)*+)",
     ),
-    ("openweather", "appid=", r"(?<=[?&]appid=)[0-9a-f]{32}(?![\w-])"),
     # The name of a deployment before the key: `prod:happy-otter-123|01...`.
     ("convex", "|", r"(?<![\w:-])(?:prod|dev|preview|project):[\w:-]{3,80}\|[\w+/=-]{30,}+"),
     # The number of the token before it, as Laravel writes it.
@@ -168,14 +168,16 @@ LONG_SHAPES: Final[tuple[tuple[str, str, str], ...]] = (
     ("deepl", ":fx", r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}:fx\b"),
     ("webex", "_P", r"[A-Za-z0-9]{64}_P[A-Z0-9]{3}_[0-9a-f]{8}-[0-9a-f-]{27}"),
     ("rapidapi", "msh", r"[0-9a-f]{10}msh[0-9a-f]{15}p[0-9a-f]{6,7}jsn[0-9a-f]{12}"),
-    # An id and a secret: `hex:hex`, of Ghost, or with a UUID in front or behind, of Fal and Infobip.
+    # An id and a secret, as of Ghost and Fal, a secret and an id, as of Infobip, and three parts, as of Viber.
     (
         "token-pair",
         "",
-        r"(?:[0-9a-f]{24}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}):[0-9a-f]{32,64}(?![\w:-])",
+        (
+            r"(?=[0-9a-f]{8})(?:(?:[0-9a-f]{24}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}):[0-9a-f]{32,64}"
+            r"|[0-9a-f]{32}-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
+            r"|[0-9a-f]{16}(?<![\w-].{16})-[0-9a-f]{16}-[0-9a-f]{16})(?![\w:-])"
+        ),
     ),
-    ("infobip", "", r"[0-9a-f]{32}-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?![\w-])"),
-    ("viber", "", r"[0-9a-f]{16}(?<![\w-].{16})-[0-9a-f]{16}-[0-9a-f]{16}(?![\w-])"),
     ("ably", "", r"[\w-]{5,7}\.[\w-]{6}:(?=[\w-]{0,40}[0-9])(?=[\w-]{0,40}[A-Z])[\w-]{43}(?![\w-])"),
     # What a node joins a cluster with: `abcdef.0123456789abcdef`, but with letters after f, and more than one digit.
     (

@@ -38,7 +38,7 @@ _REST: Final = re.compile(r"[\w.+/~:$=-]*+", re.ASCII)
 # `self.client.send`, `handle_order_100`, `app.errors.NotFound:`, `/srv/app/orders/100`, `db.local:5432/orders`,
 # `2026-11-15T12:00:00Z`: no token is a name of words, a hash, a path with a small number or two, or a time.
 _NO_TOKEN: Final = re.compile(
-    r"[a-z._]++(?:[0-9]{0,9}|(?:[A-Z][a-z]{2,}+)++:?)\Z|(?<![=|])[0-9a-f]++\Z|[0-9TZ:.+-]++\Z"
+    r"[a-z._]++(?:[0-9]{0,9}|(?:[A-Z][a-z]{2,}+)++:?)\Z|(?<!\|)[0-9a-f]++\Z|[0-9TZ:.+-]++\Z"
     r"|(?=[a-z.:-]{0,40}/|[a-z.-]{1,40}:[0-9]{2,4}/)[a-z.:/-]++(?:[0-9]{1,9}[a-z.:/-]*+){0,2}\Z"
 )
 _PART: Final = re.compile(rf"({'|'.join(ALPHABETS)})(\{{[0-9,]+\}})|uuid|[^{{]")
@@ -192,7 +192,9 @@ def _found(text: str, runs: list[tuple[int, int]]) -> Iterator[tuple[int, int, s
     for span in runs:
         if span[0] < done:
             continue
-        run, end = _across_equals(text, done, *span) if has_equals else span
+        run, end = span
+        if has_equals and (text.startswith("=", end) or text[run - 1] == "="):
+            run, end = _across_equals(text, done, run, end)
         for pattern, providers in patterns if end - run >= LONG_RUN_MIN else patterns[:1]:
             for found in pattern.finditer(text, run, end):
                 kind = providers[(found.lastindex or 1) - 1]

@@ -17,8 +17,7 @@ from typing import Final
 from urllib.parse import unquote, unquote_plus
 
 from redrive.redaction.literals.encodings import lines_of
-from redrive.redaction.literals.prefix_index import HEAD, SampleIndex
-from redrive.redaction.literals.search import Literals
+from redrive.redaction.literals.search import HEAD, Literals, SampleIndex
 
 ALL_MAX: Final = 2_000
 """Up to this many literals, all of them are candidates."""

@@ -14,8 +14,15 @@ from typing import Final
 
 from redrive.redaction.named.judgement import secret_of
 from redrive.redaction.named.names import NAME_CHARACTERS, NameMeaning, meaning_of_name
-from redrive.redaction.named.spans import BARE_MAX, Span, unquoted_span, whole_span
-from redrive.redaction.named.syntax import AFTER_NAME, NamedValue, syntax_of
+from redrive.redaction.named.syntax import (
+    AFTER_NAME,
+    BARE_MAX,
+    NamedValue,
+    Span,
+    syntax_of,
+    unquoted_span,
+    whole_span,
+)
 from redrive.redaction.named.values import is_guarded, is_random
 from redrive.redaction.named.vocabulary import FOREIGN_PASSWORDS, FOREIGN_SECRETS
 from redrive.redaction.placeholders import SENTINEL, Sentinels

@@ -12,7 +12,8 @@ import re
 from typing import Final
 
 from redrive.redaction.named.names import is_secret_name
-from redrive.redaction.named.spans import (
+from redrive.redaction.named.syntax import (
+    NamedValue,
     Span,
     authorization_span,
     block_span,
@@ -21,7 +22,6 @@ from redrive.redaction.named.spans import (
     quoted_span,
     unquoted_span,
 )
-from redrive.redaction.named.syntax import NamedValue
 from redrive.redaction.named.values import (
     is_expression,
     is_guarded,

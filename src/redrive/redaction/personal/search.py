@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from redrive.redaction.personal import numbers
-from redrive.redaction.personal.numbers import redact_lettered_numbers
-from redrive.redaction.personal.phones import is_phone
+from redrive.redaction.personal.numbers import is_phone, redact_lettered_numbers
 from redrive.redaction.placeholders import SENTINEL, Sentinels
 from redrive.redaction.places import Place, Places
 
