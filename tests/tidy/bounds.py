@@ -70,7 +70,7 @@ IMPURE = {
         "urllib",
     ),
 }
-IMPURE_REDACTION = {"redrive.redaction.process", "redrive.redaction.process"}
+IMPURE_REDACTION = {"redrive.redaction.process"}
 # Parts of such modules that only compute.
 _PURE_PARTS = ("urllib.parse", "http.HTTPStatus")
 _IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "breakpoint", "__import__"}

@@ -153,7 +153,7 @@ xendit         alnum{40,}                 -            xnd_production_ xnd_devel
 checkout       alnum{20,}                 -            sk_sbox_
 checkout       uuid                       -            sk_ pk_
 paypal         url{60,}                   -            A21AA
-gocardless     url{40}                    three        live_ sandbox_
+gocardless     url{40}                    mixed        live_ sandbox_
 mollie         alnum{30,}                 three        live_ test_
 lob            hex{28,}                   -            live_pub_ test_pub_
 shippo         hex{40}                    -            shippo_live_ shippo_test_
@@ -381,7 +381,7 @@ shortcut       url{40,}                   digit        sct_rw_ sct_w_ sct_r_ sct
 tigris         base64{40,}                digit        tsec_
 ubidots        alnum{28,}                 digit        BBUS- BBFF-
 ntlm           base64{40,}                -            TlRMTVNTUAA
-nats           upper{56}                  three        SU SA SO SN SC SX
+nats           upper{56}                  digit        SU SA SO SN SC SX
 fullstory      base64{40,}                apart,digit  na1. eu1.
 jdcloud        upper{28}                  digit        JDC_
 deepsource     hex{40,}                   -            dsp_ dsa_
