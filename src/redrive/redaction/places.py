@@ -50,11 +50,11 @@ class Places:
         # Every text is searched for every needle, so this loop has nothing else in it.
         for needle in [needle for needle in self._needles if needle in text]:
             for place in self._by_needle[needle]:
-                replace = partial(
-                    (place.around or place.pattern).sub, partial(_replaced, place, sentinels, {})
-                )
-                is_short = len(text) < LONG_MIN or place.is_far or "\\\n" in text
-                text = replace(text) if is_short else _in_lines(text, needle, replace)
+                sought, hide = place.around or place.pattern, partial(_replaced, place, sentinels, {})
+                if len(text) < LONG_MIN or place.is_far or "\\\n" in text:
+                    text = sought.sub(hide, text)
+                else:
+                    text = _in_lines(text, needle, partial(sought.sub, hide))
         return text
 
 

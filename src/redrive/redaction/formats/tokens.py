@@ -75,7 +75,7 @@ vercel         url{24,}                   digit        vcp_ vci_ vck_ vca_ vcr_
 vercel         alnum{24}                  mixed        vercel_
 vercel         alnum{10,}_alnum{20,}      -            vercel_blob_rw_
 deno           alnum{36}                  -            ddp_ ddo_
-trigger        alnum{20,}                 -            tr_dev_ tr_stg_ tr_prod_ tr_preview_
+trigger        url{20,}                   -            tr_dev_ tr_stg_ tr_prod_ tr_preview_
 inngest        url{2,20}-hex{40,}         -            signkey-
 cloudflare     hex{24}-hex{100,}          -            v1.0-
 cloudflare     url{30,}                   -            cfut_ cfat_ cfk_ cfoa_
@@ -96,9 +96,9 @@ clickhouse     alnum{38}                  mixed        4b1d
 mongodb        url{30,}                   -            mdb_sa_sk_
 aiven          url{16,}                   -            AVNS_
 vault          url{20,}                   -            hvs. hvb. hvr.
+vault          url{90,}                   apart,mixed  b. s. r.
 vault          alnum{24}                  apart,two    s.
 vault          alnum{24}                  apart,mixed  b. r.
-vault          url{90,}                   apart,mixed  b. s. r.
 doppler        dotted{30,}                -            dp.pt. dp.st. dp.ct. dp.sa. dp.said. dp.scim. dp.audit.
 infisical      hex{20,40}.dotted{16,}     three        st.
 infisical      dotted{60,}                apart,digit  st.
@@ -136,7 +136,7 @@ square         url{20,}                   -            sq0atp- sq0csp- sq0idp- s
 square         base64{22,}                digit        EAAA
 meta           url{40,}                   digit        EAA IGQ IGAA THAA
 razorpay       alnum{10,}                 -            rzp_live_ rzp_test_
-shopify        hex{30,}                   -            shpat_ shpca_ shppa_ shpss_ shptka_ shpua_ shprt_
+shopify        alnum{30,}                 -            shpat_ shpca_ shppa_ shpss_ shptka_ shpua_ shprt_
 plaid          uuid                       -            access-sandbox- access-development- access-production-
 plaid          uuid                       -            public-sandbox- public-development- public-production-
 plaid          uuid                       -            link-sandbox- link-development- link-production-
@@ -273,7 +273,7 @@ npm            alnum{30,}                 -            npm_
 pypi           url{40,}                   -            pypi-AgE tp-pyx-
 rubygems       hex{40,}                   -            rubygems_
 nuget          lower{43}                  -            oy2
-crates         alnum{32}                  mixed        cio
+crates         alnum{32}                  mixed        cio cio_tp_
 clojars        alnum{50,}                 -            CLOJARS_
 packagist      alnum{3,}_alnum{20,}       digit        packagist_
 packagist      url{40,}                   -            packagist_
