@@ -325,3 +325,25 @@ def test_hides_what_its_surroundings_tell(template: str) -> None:
 )
 def test_names_ids_and_hashes_that_look_like_tokens_stay(line: str) -> None:
     assert redact_text(line) == line
+
+
+@pytest.mark.parametrize("is_adjacent", [True, False])
+def test_a_long_text_is_redacted_like_its_lines(*, is_adjacent: bool) -> None:
+    draw = random.Random("lines")
+    lines = [drawn(template, draw) for template in AROUND if "\n" not in template]
+    gap = "\n" if is_adjacent else "\nordinary words\n"
+    filler = "ordinary words of a log\n" * 200
+
+    text = redact_text(f"{filler}{gap.join(lines)}\n{filler}")
+
+    assert text == f"{filler}{gap.join(map(redact_text, lines))}\n{filler}"
+
+
+def test_in_a_long_text_a_secret_may_continue_on_the_next_line() -> None:
+    filler = "ordinary words of a log\n" * 200
+
+    text = redact_text(
+        f"{filler}machine example.org\n  login ada password hunter2xyz\ncurl -s \\\n  -u ada:hunter3xyz\n"
+    )
+
+    assert "hunter" not in text
