@@ -1,66 +1,28 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Workers and their leases: heartbeats, claiming, returning jobs, what is due; lanes and breakers.
 
--- name: claim
--- One probe of the index per priority: jobs that are not due yet are never read, however many there are.
+-- part: leased
 UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
     started_at = coalesce(started_at, ?3), last_attempt_at = ?3
-WHERE id IN (
-    SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 0 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 1 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 2 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 3 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 4 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 5 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 6 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 7 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 8 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = 9 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    LIMIT ?5
-);
+
+-- each priority: due_jobs
+SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = {priority} AND run_at <= ?3
+    ORDER BY run_at, id LIMIT ?5)
+
+-- each priority: due_jobs_of_key
+SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = {priority} AND run_at <= ?3
+    ORDER BY run_at, id LIMIT ?5)
+
+-- name: claim
+-- One probe of the index per priority: jobs that are not due yet are never read, however many there are.
+{leased} WHERE id IN ({due_jobs} LIMIT ?5);
 
 -- name: claim_of_key
 -- As `claim`, of one key of a lane.
-UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
-    started_at = coalesce(started_at, ?3), last_attempt_at = ?3
-WHERE id IN (
-    SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 0 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 1 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 2 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 3 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 4 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 5 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 6 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 7 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 8 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key = ?6 AND status = 'queued' AND priority = 9 AND run_at <= ?3
-        ORDER BY run_at, id LIMIT ?5)
-    LIMIT ?5
-);
+{leased} WHERE id IN ({due_jobs_of_key} LIMIT ?5);
 
 -- name: claim_job
-UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
-    started_at = coalesce(started_at, ?3), last_attempt_at = ?3
-WHERE id = ?5 AND lane_id = ?4 AND status = 'queued' AND run_at <= ?3;
+{leased} WHERE id = ?5 AND lane_id = ?4 AND status = 'queued' AND run_at <= ?3;
 
 -- name: probe_candidates
 -- A few due jobs of every priority, from an instant on.
@@ -106,19 +68,11 @@ SELECT EXISTS (SELECT 1 FROM workers WHERE id = ?1),
     (SELECT json_group_array(id) FROM lanes WHERE paused_at IS NOT NULL),
     (SELECT json_group_array(id) FROM jobs WHERE worker_id = ?1 AND status = 'processing' AND cancel_asked = 1);
 
+-- each priority: first_due
+SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = {priority}
+
 -- name: next_due_at
-SELECT min(at) FROM (
-    SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 0
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 1
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 2
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 3
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 4
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 5
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 6
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 7
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 8
-    UNION ALL SELECT min(run_at) AS at FROM jobs WHERE lane_id = ?1 AND lane_key IS NULL AND status = 'queued' AND priority = 9
-);
+SELECT min(at) FROM ({first_due});
 
 -- name: upcoming
 -- One probe of the index per lane and priority, as in `next_due_at`. A lane with keys: of its first keys; with more of them, at once.

@@ -4,6 +4,7 @@
 What both databases understand stands once, in this folder, as PostgreSQL takes it; SQLite gets it translated. A comment such as
 `/* INDEXED BY jobs_leased */` is a hint for SQLite. A statement that has to differ stands in the folder of each dialect.
 `-- part: candidates` starts text that several statements share; they include it as `{candidates}`. A part may include others.
+`-- each priority: due_jobs` starts a part that stands once for every `{priority}`, joined by UNION ALL: one probe of an index each.
 A statement with `{rows}` takes as many rows at once as it is built for: one step of the database instead of one per row,
 which matters twice, because between two steps every other thread may take the interpreter.
 """
@@ -53,7 +54,8 @@ FOR_SQLITE: Final = tuple(
 )
 """What PostgreSQL takes, and what SQLite takes instead."""
 _BLOCK: Final = re.compile(
-    r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL
+    r"^-- (name|part|each priority): (\w+)\n(.*?)(?=^-- (?:name|part|each priority): |\Z)",
+    re.MULTILINE | re.DOTALL,
 )
 _TERM: Final = re.compile(r"\?(\d+)")
 _PLACE: Final = re.compile(r"\{(\w+)\}")
@@ -87,13 +89,15 @@ def _shared(dialect: str, name: str) -> str:
 @cache
 def statements_of(dialect: str) -> dict[str, str]:
     """Return the named statements of a dialect."""
-    found: dict[str, dict[str, str]] = {"name": {}, "part": {}}
+    found: dict[str, dict[str, str]] = {"name": {}, "part": {}, "each priority": {}}
     for file in FILES:
         for kind, name, body in blocks_of(dialect, file):
             if name in found[kind]:
                 raise KeyError(name)
             found[kind][name] = body.strip().rstrip(";")
     statements, parts = found["name"], found["part"]
+    for name, body in found["each priority"].items():
+        parts[name] = "\nUNION ALL ".join(body.replace("{priority}", str(each)) for each in range(10))
     return {name: _expanded(statement, parts) for name, statement in statements.items()}
 
 
