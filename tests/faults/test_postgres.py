@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -21,7 +22,7 @@ import pytest
 from redrive import Pipeline, connect
 from tests.faults.flows import Order
 from tests.faults.herd import ROOT, Herd, ServerScene, until, with_pid
-from tests.faults.proxy import Proxy
+from tests.faults.proxy import Proxy, TlsFront
 from tests.postgres_server import PostgresServer
 
 JOBS = 300
@@ -121,6 +122,24 @@ def test_a_network_that_is_cut_and_restored(server: PostgresServer, scene: Serve
             network.become("cut")
             until(lambda: "no contact with the store" in herd.log())
             network.become("open")
+
+
+def test_a_network_that_is_cut_again_and_again_over_tls(server: PostgresServer, scene: ServerScene) -> None:
+    """libpq then reports an error of SSL, which is no refusal."""
+    with TlsFront(server.port) as secure, Proxy(secure.port) as network:
+        scene.through = server.address_by(network.port)
+        scene.options = "&sslmode=require"
+        with at_work(scene) as herd:
+            for effects in (30, 150, 300, 450):
+                under_way(scene, effects)
+                known = len(herd.log())
+                network.become("cut")
+                until(partial(_has_lost_contact, herd, known))
+                network.become("open")
+
+
+def _has_lost_contact(herd: Herd, known: int) -> bool:
+    return "no contact with the store" in herd.log()[known:]
 
 
 def test_connections_that_stay_open_and_swallow_all_that_is_sent(

@@ -51,9 +51,10 @@ PASSING: Final = ("08", "40", "53", "55", "57", "58", "25")
 """Classes of errors that a repetition may cure: connection, conflict, resources, lock, operator, system, read-only."""
 ADMISSION: Final = re.compile(
     r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|not permitted to log in"
-    r"|permission denied for database|certificate|SSL",
+    r"|permission denied for database|certificate|does not support SSL",
     re.IGNORECASE,
 )
+"""What is wrong with who connects, or how. Other errors of SSL are those of a connection that was lost."""
 _SESSION: Final = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2"
