@@ -26,14 +26,17 @@ from redrive.errors import (
     StoreUnavailableError,
 )
 from redrive.ops.upkeep.migrations import schema_state
-from redrive.store.postgres.connection import address_of, error_of
+from redrive.store.postgres.connection import Server, address_of, error_of
+from redrive.store.postgres.session import SQL
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.records import ClaimRequest
 from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import upkeep as upkeep_sql
 from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     LEASE,
+    LETTER,
     NOW,
     attempts,
     burial,
@@ -237,6 +240,21 @@ def test_two_that_settle_at_once_do_not_wait_for_the_same_counter(
 
     assert statuses(store) == {"complete": 3}
     assert statuses(store, from_rows=True) == statuses(store)
+
+
+def test_two_that_bury_jobs_of_the_same_failure_do_not_wait_for_each_other(store: PostgresStore) -> None:
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 2, NOW)
+    first, second = claim(store, lane, 2)
+    exchange(store, "w1", [burial(first, ended_at=NOW)])
+    group = [[LETTER.fingerprint], [lane], [LETTER.code], [LETTER.category], [LETTER.exception], [NOW]]
+    with Server(store.address).connect() as other, other.transaction():
+        other.execute(SQL["touch_groups"], group)
+        assert exchange(store, "w1", [burial(second, ended_at=NOW + 60)]).lost == ()
+
+    ((row,),) = store.read("SELECT id FROM letter_groups")
+    (found,) = store.query(letter_sql.letter_groups(ids=[int(str(row))]))
+    assert (found.first_at, found.last_at) == (NOW, NOW + 60)
 
 
 def test_counters_of_connections_that_have_gone_are_added_up(

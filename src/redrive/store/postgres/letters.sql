@@ -103,7 +103,11 @@ FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = {given_id
 SELECT id FROM dead_letters WHERE id = {given_ids} AND freed > $2::bigint ORDER BY id;
 
 -- name: letter_groups
-SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, exception, first_at, last_at
+-- Settling does not write `last_at`; one look into the index for each state finds it.
+SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, exception, first_at, greatest(last_at, (
+    SELECT max(newest.at) FROM unnest('{open,triaged,ready,replaying,resolved,returned,discarded}'::text[]) AS of_state
+        CROSS JOIN LATERAL (SELECT last_failure_at AS at FROM dead_letters WHERE group_id = letter_groups.id AND state = of_state
+            ORDER BY last_failure_at DESC LIMIT 1) AS newest)) AS last_at
 FROM letter_groups JOIN lanes ON lanes.id = lane_id WHERE letter_groups.id = {given_ids};
 
 -- name: taken_letters

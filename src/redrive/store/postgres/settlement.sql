@@ -80,14 +80,15 @@ SELECT $1, 'ok', 1, v.* FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5
     $8::double precision[], $9::double precision[]) AS v;
 
 -- name: touch_groups
--- In one order, so that two workers cannot wait for each other.
+-- A group that is known stays as it is: all workers meet the same failure in an outage, and none of them waits for another's commit.
+-- In one order, so that two who make the same groups cannot wait for each other.
 INSERT INTO letter_groups (fingerprint, lane_id, code, category, exception, first_at, last_at)
 SELECT DISTINCT ON (fingerprint, lane_id) fingerprint, lane_id, code, category, exception, min(at) OVER (PARTITION BY fingerprint, lane_id),
     max(at) OVER (PARTITION BY fingerprint, lane_id)
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::double precision[]) WITH ORDINALITY
     AS v (fingerprint, lane_id, code, category, exception, at, place)
 ORDER BY fingerprint, lane_id, place
-ON CONFLICT (fingerprint, lane_id) DO UPDATE SET last_at = greatest(letter_groups.last_at, excluded.last_at);
+ON CONFLICT (fingerprint, lane_id) DO NOTHING;
 
 -- name: insert_letters
 -- A letter is escalated when a replay failed again with the same permanent code.
