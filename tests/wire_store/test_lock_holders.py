@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import psycopg
 import pytest
 
@@ -47,6 +49,55 @@ def test_who_holds_a_lock_that_was_waited_for_is_named(
         assert message.endswith(f"holds {held} on jobs")
         assert "\n" not in message
         assert "pg_terminate_backend" in refused.value.hint
+
+
+def test_who_has_just_begun_is_not_taken_for_the_holder(
+    schemas: Schemas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lock is the stronger one, but nobody has waited for it."""
+    monkeypatch.setattr(connection, "LOCK_SECONDS", 1)
+    schema = schemas.emptied("locked")
+    begun = threading.Event()
+
+    def write_something(other: psycopg.Connection) -> None:
+        threading.Event().wait(0.5)
+        other.execute(f"UPDATE {schema}.lanes SET position = position")
+        begun.set()
+
+    with (
+        connect(schemas.named(schema)) as rd,
+        psycopg.connect(schemas.server, application_name="a backup") as holder,
+        psycopg.connect(schemas.server, application_name="a worker") as worker,
+    ):
+        job = rd.submit(FLOW, "ann")
+        holder.execute(f"SELECT 1 FROM {schema}.jobs FOR UPDATE")
+        writing = threading.Thread(target=write_something, args=(worker,))
+        writing.start()
+
+        with pytest.raises(StoreUnavailableError, match=f"pid {holder.info.backend_pid} .a backup"):
+            job.cancel()
+
+        writing.join()
+        assert begun.is_set()
+
+
+def test_a_statement_of_a_commit_takes_a_minute_at_most(schemas: Schemas) -> None:
+    schema = schemas.emptied("limited")
+    with connect(schemas.named(schema)) as rd:
+        with psycopg.connect(schemas.server) as db:
+            db.execute(f"CREATE TABLE {schema}.seen (setting text)")
+            db.execute(
+                f"CREATE FUNCTION {schema}.look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO {schema}.seen"
+                " VALUES (current_setting('statement_timeout')); RETURN NULL; END $$"
+            )
+            db.execute(
+                f"CREATE TRIGGER look AFTER INSERT ON {schema}.attempts EXECUTE FUNCTION {schema}.look()"
+            )
+        rd.submit_many(FLOW, ["ann", "ben", "cat"])
+        rd.work([FLOW], until_idle=True, concurrency=1)
+
+        with psycopg.connect(schemas.server) as db:
+            assert ("1min",) in db.execute(f"SELECT setting FROM {schema}.seen").fetchall()
 
 
 def test_without_a_holder_the_error_is_as_it_was(schemas: Schemas) -> None:

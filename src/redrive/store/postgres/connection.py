@@ -63,11 +63,15 @@ _AT_WORK: Final = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND state = 'ac
 _HOLDER: Final = """SELECT activity.pid, application_name, to_char(query_start, 'YYYY-MM-DD HH24:MI:SS TZ'), mode,
     coalesce(relname, 'the whole schema')
 FROM pg_locks held JOIN pg_stat_activity activity ON activity.pid = held.pid LEFT JOIN pg_class ON pg_class.oid = relation
-WHERE granted AND held.pid <> pg_backend_pid() AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+WHERE granted AND held.pid <> pg_backend_pid() AND (xact_start IS NULL OR xact_start <= clock_timestamp() - make_interval(secs => $2))
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND ((relnamespace = to_regnamespace($1::text) AND relkind IN ('r', 'p')) OR (locktype = 'advisory' AND mode = 'ExclusiveLock'))
 ORDER BY array_position(ARRAY['AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
     'ShareUpdateExclusiveLock', 'RowExclusiveLock', 'RowShareLock', 'AccessShareLock'], mode), xact_start LIMIT 1"""
-"""Who holds a lock on a table of a schema, or the one that migrations and rare rows take; the strongest and oldest first."""
+"""Who holds a lock on a table of a schema, or the one that migrations and rare rows take, for as long as was waited; the strongest first.
+
+Workers hold locks all the time, and each for a moment only.
+"""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 Link = WatchedConnection
@@ -260,7 +264,7 @@ def holder_of_lock(link: Link, address: Address) -> str:
 
     Whoever did not get it waits no more, so that the server does not know any longer for whom it was.
     """
-    row = link.execute(_HOLDER, (address.schema,)).fetchone()
+    row = link.execute(_HOLDER, (address.schema, float(LOCK_SECONDS))).fetchone()
     if row is None:
         return ""
     pid, program, since, mode, place = row

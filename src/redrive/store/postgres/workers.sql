@@ -53,9 +53,9 @@ jobs.priority, jobs.run_at, jobs.id, jobs.lease_token, jobs.dispatch, jobs.lane_
 
 -- name: plan_by_index
 -- For one transaction: all that a commit changes is found by an index, whatever the statistics say; they are old when they are needed most.
--- A plan that was made once is kept.
+-- A plan that was made once is kept. No statement of a commit takes a minute, unless the server is stuck: then the commit is made again.
 SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-    set_config('plan_cache_mode', 'force_generic_plan', true);
+    set_config('plan_cache_mode', 'force_generic_plan', true), set_config('statement_timeout', '60s', true);
 
 -- name: claim
 -- From the first lane first, at most so many of each, and so many in all; of each lane what comes after its mark (level, at, last). One
