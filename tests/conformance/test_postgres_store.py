@@ -29,7 +29,7 @@ from redrive.ops.upkeep.migrations import schema_state
 from redrive.store.postgres.connection import Server, address_of, error_of
 from redrive.store.postgres.session import SQL
 from redrive.store.postgres.store import PostgresStore
-from redrive.store.records import ClaimRequest
+from redrive.store.records import BreakerSwap, ClaimRequest
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import upkeep as upkeep_sql
@@ -240,6 +240,20 @@ def test_two_that_settle_at_once_do_not_wait_for_the_same_counter(
 
     assert statuses(store) == {"complete": 3}
     assert statuses(store, from_rows=True) == statuses(store)
+
+
+def test_a_commit_does_not_wait_for_a_breaker_that_another_is_about_to_change(
+    store: PostgresStore, db: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    one = taken(store)
+    store.swap_breaker("api", None, b"1")
+    with db.transaction():
+        db.execute("UPDATE breakers SET state = state")
+        want, swap = ClaimRequest((), 0), BreakerSwap(b"2", "api", b"1")
+        answer = store.exchange("w1", [settlement(one)], want, now=NOW, token=9, breakers=[swap])
+
+    assert (answer.lost, answer.swapped) == ((), ())
+    assert store.breaker("api") == b"1"
 
 
 def test_two_that_bury_jobs_of_the_same_failure_do_not_wait_for_each_other(store: PostgresStore) -> None:

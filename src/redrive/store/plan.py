@@ -17,6 +17,7 @@ import msgspec
 
 from redrive.errors import ConfigurationError
 from redrive.store.records import (
+    BreakerSwap,
     Child,
     ClaimedJob,
     ClaimRequest,
@@ -118,10 +119,18 @@ class ExchangePlan(Generic[Db]):
     """What a worker commits. It may be carried out again, and in another way."""
 
     def __init__(
-        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
+        self,
+        worker: str,
+        done: Sequence[Settlement],
+        want: ClaimRequest,
+        *,
+        now: float,
+        token: int,
+        breakers: Sequence[BreakerSwap] = (),
     ) -> None:
         self.worker = worker
         self.done = done
+        self.breakers = breakers
         self.now = now
         self.token = token
         self.tokens = (worker, token, token | IN_PLACE)
@@ -155,11 +164,16 @@ class ExchangePlan(Generic[Db]):
 
         return inserted
 
-    def answer(self, in_place: Continuation, cancelled: str, jobs: Iterable[ClaimedJob]) -> Exchange:
+    def answer(
+        self, in_place: Continuation, cancelled: str, jobs: Iterable[ClaimedJob], swapped: Sequence[str]
+    ) -> Exchange:
         """Return the answer: what was claimed in the order of the wanted lanes; `cancelled` are jobs to cancel, as JSON."""
-        in_place.mark_cancelled(msgspec.json.decode(cancelled, type=list[JobId]))
+        cancel = msgspec.json.decode(cancelled, type=tuple[JobId, ...])
+        in_place.mark_cancelled(cancel)
         claimed = in_order(self._want, (*in_place.taken.values(), *jobs))
-        return Exchange(lost=(), broken=(), why=self._why, claimed=claimed)
+        return Exchange(
+            lost=(), broken=(), why=self._why, claimed=claimed, swapped=tuple(swapped), cancel=cancel
+        )
 
     def report_children(self, answer: Exchange) -> None:
         """Give the children their ids; once it is committed, because a transaction that is rolled back has stored none of them."""

@@ -16,6 +16,7 @@ from redrive.store.callers import CallerTransactions
 from redrive.store.maintenance import Maintenance
 from redrive.store.reader import Reader
 from redrive.store.records import (
+    BreakerSwap,
     Call,
     ClaimRequest,
     Exchange,
@@ -78,9 +79,18 @@ class Store(Reader, Protocol):
         ...
 
     def exchange(
-        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
+        self,
+        worker: str,
+        done: Sequence[Settlement],
+        want: ClaimRequest,
+        *,
+        now: float,
+        token: int,
+        breakers: Sequence[BreakerSwap] = (),
     ) -> Exchange:
         """Settle what is done and claim what comes next, in one commit; `token`, new for every call, marks what is claimed.
+
+        With it go changes of breakers, as far as nobody else has changed them or is about to: nobody waits for their rows.
 
         A settlement is written only while the job's lease token and dispatch still match; one that was written before (the answer
         to an earlier commit was lost) counts as done. A job whose stage is done may be claimed for its next one in the same

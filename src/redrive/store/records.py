@@ -8,7 +8,7 @@ writes about a job carries all three.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, NewType, TypeVar, cast
+from typing import Any, Final, Generic, Literal, NamedTuple, NewType, TypeVar, cast
 
 from msgspec import Struct, json
 
@@ -198,6 +198,14 @@ class PhaseChange(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class BreakerSwap(NamedTuple):
+    """What calls have found about a dependency: the state of its breaker, if that is still `before`, becomes `after`."""
+
+    after: bytes
+    name: str
+    before: bytes
+
+
 class Exchange(Struct, frozen=True, kw_only=True):
     """The result of one commit: settlements that were refused or could not be stored, and the jobs claimed next."""
 
@@ -210,6 +218,10 @@ class Exchange(Struct, frozen=True, kw_only=True):
     """Why some of the broken ones could not be stored, where the application can do something about it."""
     is_known: bool = True
     """False when the worker was declared dead: nothing was claimed, and its leases are void."""
+    swapped: tuple[str, ...] = ()
+    """The breakers whose state was changed as asked."""
+    cancel: tuple[JobId, ...] = ()
+    """Jobs leased to this worker, when the commit began, that somebody asked to cancel."""
 
 
 class WorkerFacts(Struct, frozen=True, kw_only=True):

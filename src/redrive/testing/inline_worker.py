@@ -42,7 +42,7 @@ from redrive.engine.worker.threads import RunBlocking
 from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError
 from redrive.store.protocol import Store
-from redrive.store.records import Child, ClaimRequest, Exchange, LaneId, NewJob, Settlement
+from redrive.store.records import BreakerSwap, Child, ClaimRequest, Exchange, LaneId, NewJob, Settlement
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.faults import EXIT_CODE, Crash
 from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
@@ -141,10 +141,17 @@ class _RecordingStore(SqliteStore):
         self.stop: Callable[[], None] = lambda: None
 
     def exchange(
-        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
+        self,
+        worker: str,
+        done: Sequence[Settlement],
+        want: ClaimRequest,
+        *,
+        now: float,
+        token: int,
+        breakers: Sequence[BreakerSwap] = (),
     ) -> Exchange:
         childless = [msgspec.structs.replace(one, children=()) if one.children else one for one in done]
-        answer = super().exchange(worker, childless, want, now=now, token=token)
+        answer = super().exchange(worker, childless, want, now=now, token=token, breakers=breakers)
         refused = {*answer.broken, *answer.lost}
         self.settled += [one for one in done if one.job.id not in refused]
         if len(self.settled) >= DISPATCHES_MAX:

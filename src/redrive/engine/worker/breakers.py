@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Breakers whose state lives in the store, so that every worker sees the same one and no start resets it.
 
-Between two commits a worker collects what its calls found, and writes it once: read, step, compare-and-swap, and again if another
-worker was faster. An open breaker keeps its lanes from being claimed; the probes that it lets through are in `probes`. A change of
-phase is recorded in the transaction that makes it, and logged by the worker that made it.
+Between two commits a worker collects what its calls found, and writes it with the next one, unless another worker was faster: then
+with the one after it. A change of phase is written at once, by compare-and-swap, and again if another was faster; it is recorded in
+the transaction that makes it, and logged by the worker that made it. An open breaker keeps its lanes from being claimed; the probes
+that it lets through are in `probes`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from redrive.core.decide import BreakerStatus
 from redrive.engine.limits.keys import JobKeys, breaker_part
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
-from redrive.store.records import JobId, PhaseChange
+from redrive.store.records import BreakerSwap, JobId, PhaseChange
 from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
@@ -72,6 +73,8 @@ class SharedBreakers:
         self._codes: dict[str, str | None] = dict.fromkeys(self._breakers)
         """The code of the last failure of each breaker."""
         self._starts: dict[str, tuple[float | None, int]] = dict.fromkeys(self._breakers, (None, 0))
+        self._collected: dict[str, tuple[int, ...]] = {}
+        """What goes with the commit that is made now."""
         self._counted_for = 0
         self._counted: set[JobId] = set()
         """Jobs of the commit with this token whose start is counted: that commit may have to be made again."""
@@ -187,20 +190,59 @@ class SharedBreakers:
         if evidence is Evidence.DOWN:
             self._codes[breaker.name] = code
 
-    def flush(self, now: float) -> None:
-        """Write what was found since the last time, and read what others wrote; what cannot be written is kept for later."""
-        for name, tally in list(self._tallies.items()):
-            breaker = self._breakers[name]
-            ok, failed = tally
-            if name in self._of_keys and not (ok or failed):
-                # It is read when its key is to be claimed: there may be very many of them.
-                continue
-            if self.change(breaker, _recorder(breaker, now, ok, failed), code=self._codes[name]):
-                tally[0] -= ok
-                tally[1] -= failed
+    def collect(self, now: float) -> list[BreakerSwap]:
+        """Read what others wrote, and return what was found since the last time, to be written with a commit.
+
+        A change of phase is written at once. What cannot be written is kept for later.
+        """
+        # A breaker of a key is read when its key is to be claimed: there may be very many of them.
+        due = [
+            name for name, tally in self._tallies.copy().items() if any(tally) or name not in self._of_keys
+        ]
+        found = dict(self._store.query(worker_sql.breakers_named(names=due))) if due else {}
+        swaps: list[BreakerSwap] = []
+        self._collected = {}
+        for name in due:
+            breaker, tally, raw = self._breakers[name], tuple(self._tallies[name]), found.get(name)
+            record = _recorder(breaker, now, *tally)
+            state = BreakerState() if raw is None else _DECODE(raw)
+            after = record(state)
+            if after is state:
+                self._states[name] = state
+                self._forget(name, tally)
+            elif raw is not None and _looks(breaker, after.phase) is _looks(breaker, state.phase):
+                self._states[name] = after
+                self._collected[name] = tally
+                swaps.append(BreakerSwap(_ENCODE(after), name, raw))
+            elif self.change(breaker, record, code=self._codes[name]):
+                self._forget(name, tally)
         for name in tuple(self.holding):
             self._release_if_closed(name, now)
             self.holding.discard(name)
+        return swaps
+
+    def written(self, names: Iterable[str]) -> None:
+        """Forget what was collected about these breakers: it is in the store."""
+        for name in names:
+            self._forget(name, self._collected.pop(name))
+
+    def _forget(self, name: str, tally: tuple[int, ...]) -> None:
+        # Calls that have ended meanwhile are for the next time.
+        kept = self._tallies[name]
+        kept[0] -= tally[0]
+        kept[1] -= tally[1]
+
+    def flush(self, now: float) -> None:
+        """Write what was found since the last time, without a commit; what cannot be written is kept for later."""
+        self.written(
+            swap.name
+            for swap in self.collect(now)
+            if self.change(
+                self._breakers[swap.name],
+                _recorder(self._breakers[swap.name], now, *self._collected[swap.name]),
+                code=self._codes[swap.name],
+            )
+        )
 
     def _release_if_closed(self, name: str, now: float) -> None:
         """Release what is held for a closed breaker: whoever closed it released only what was held by then."""

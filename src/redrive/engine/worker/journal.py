@@ -24,7 +24,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import reduced_settlement
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, LaneId, Settlement
+from redrive.store.records import BreakerSwap, ClaimedJob, ClaimRequest, Exchange, JobId, LaneId, Settlement
 from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
@@ -64,6 +64,7 @@ class Journal:
         self._turn = 0
         self._tokens = itertools.count(1 + int(chance.random() * FIRST_TOKENS))
         self._settlements: list[Settlement] = []
+        self._swaps: list[BreakerSwap] = []
         self._refusals: dict[JobId, int] = {}
         """How often the store refused the settlement of a job that is not settled yet."""
         self._unsettled: dict[JobId, tuple[float, ClaimedJob]] = {}
@@ -117,6 +118,11 @@ class Journal:
         self._probes.release_dropped(now)
         self._breakers.flush(now)
 
+    def read_breakers(self, now: float) -> None:
+        """As `flush_breakers`, but what was found goes with the commit that follows."""
+        self._probes.release_dropped(now)
+        self._swaps = self._breakers.collect(now)
+
     def commit(
         self, worker: str, batch: list[Settlement], want: ClaimRequest, *, now: float, token: int
     ) -> Exchange:
@@ -131,7 +137,8 @@ class Journal:
         for settlement in batch:
             if settlement.outcome == "hold":
                 self._note_hold(settlement.job)
-        answer = self._store.exchange(worker, batch, want, now=now, token=token)
+        answer = self._store.exchange(worker, batch, want, now=now, token=token, breakers=self._swaps)
+        self._breakers.written(answer.swapped)
         self._remember_keys(answer.claimed)
         for job in answer.claimed:
             breaker = self._breakers.of(job.id, self._lanes[job.lane].stage.breaker)

@@ -325,6 +325,8 @@ class Worker:
             self._note_dead(self.name)
         for lost in answer.lost:
             logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
+        if answer.cancel:
+            self.slots.cancel(answer.cancel)
         self._journal.add_refused(answer, batch)
         self._is_sated = 0 < room <= len(answer.claimed)
         self.slots.put(answer.claimed)
@@ -371,7 +373,7 @@ class Worker:
         """Settle and claim, at most so many; what to claim is decided anew for each try, because breakers may have changed."""
         now = self._now()
         self._idle_wait.before_claim(is_sated=self._is_sated)
-        self._journal.flush_breakers(now)
+        self._journal.read_breakers(now)
         self.limits.keys.keep_recorded(now)
         limits, batched = self.slots.lane_limits(room), self.slots.batches.ids
         # Jobs that share slots come on top of those that each need one.

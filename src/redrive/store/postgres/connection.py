@@ -63,12 +63,13 @@ _AT_WORK: Final = "SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND state = 'ac
 _HOLDER: Final = """SELECT activity.pid, application_name, to_char(query_start, 'YYYY-MM-DD HH24:MI:SS TZ'), mode,
     coalesce(relname, 'the whole schema')
 FROM pg_locks held JOIN pg_stat_activity activity ON activity.pid = held.pid LEFT JOIN pg_class ON pg_class.oid = relation
-WHERE granted AND held.pid <> pg_backend_pid() AND (xact_start IS NULL OR xact_start <= clock_timestamp() - make_interval(secs => $2))
+WHERE granted AND held.pid <> pg_backend_pid()
+    AND (xact_start IS NULL OR xact_start <= clock_timestamp() - make_interval(secs => $2))
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND ((relnamespace = to_regnamespace($1::text) AND relkind IN ('r', 'p')) OR (locktype = 'advisory' AND mode = 'ExclusiveLock'))
 ORDER BY array_position(ARRAY['AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
     'ShareUpdateExclusiveLock', 'RowExclusiveLock', 'RowShareLock', 'AccessShareLock'], mode), xact_start LIMIT 1"""
-"""Who holds a lock on a table of a schema, or the one that migrations and rare rows take, for as long as was waited; the strongest first.
+"""Who holds a lock on a table of a schema, or the one for migrations and rare rows, since before the wait; the strongest first.
 
 Workers hold locks all the time, and each for a moment only.
 """

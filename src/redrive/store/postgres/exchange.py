@@ -31,9 +31,10 @@ class ExchangeCall(ExchangePlan[Session]):
         found = db.execute("begin_exchange", (*self.tokens, paused))
         in_place, lanes = self.continuation(paused)
         settle_at_once(db, self.worker, self.done, self.inserting(insert), in_place)
+        swapped = self._send_swaps(db)
         rows = self._send_claim(db, in_place, lanes, marks)
         db.commit()
-        return lambda: self.answer(in_place, _cancelled(found.fetchone()), jobs_of(rows()))
+        return lambda: self.answer(in_place, _cancelled(found.fetchone()), jobs_of(rows()), swapped())
 
     def looking(self, db: Session, insert: InsertChild[Session], *, is_at_once: bool) -> tuple[Exchange, str]:
         """Commit by what is so now; return the answer, and which lanes are paused.
@@ -54,9 +55,17 @@ class ExchangeCall(ExchangePlan[Session]):
                 db.sync()
         else:
             lost, broken = settle_one_by_one(db, self.worker, self.done, self.inserting(insert), in_place)
+        swapped = self._send_swaps(db)
         jobs = before or jobs_of(self._send_claim(db, in_place, lanes, {})())
-        answer = self.answer(in_place, cancelled, jobs)
+        answer = self.answer(in_place, cancelled, jobs, swapped())
         return msgspec.structs.replace(answer, lost=lost, broken=broken, is_known=bool(is_known)), paused
+
+    def _send_swaps(self, db: Session) -> Callable[[], list[str]]:
+        """Send the changes of breakers; return what gives the names of those that were changed."""
+        if not self.breakers:
+            return list
+        cursor = db.execute_rows("swap_breakers", self.breakers)
+        return lambda: [cast("str", name) for (name,) in cursor.fetchall()]
 
     def _send_claim(
         self, db: Session, in_place: Continuation, paused: frozenset[LaneId], marks: Marks

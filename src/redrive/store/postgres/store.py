@@ -35,6 +35,7 @@ from redrive.store.postgres.transactions import Transactions
 from redrive.store.protocol import ChangeSignal
 from redrive.store.reader import Reader
 from redrive.store.records import (
+    BreakerSwap,
     Call,
     Child,
     ClaimRequest,
@@ -168,12 +169,19 @@ class PostgresStore(BreakerStates):
         self._transactions.write(work)
 
     def exchange(
-        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
+        self,
+        worker: str,
+        done: Sequence[Settlement],
+        want: ClaimRequest,
+        *,
+        now: float,
+        token: int,
+        breakers: Sequence[BreakerSwap] = (),
     ) -> Exchange:
         """See `Store.exchange`."""
-        if not done and not self._is_worth_a_commit(worker, want, now, token):
+        if not (done or breakers) and not self._is_worth_a_commit(worker, want, now, token):
             return Exchange(lost=(), broken=(), claimed=())
-        call = ExchangeCall(worker, done, want, now=now, token=token)
+        call = ExchangeCall(worker, done, want, now=now, token=token, breakers=breakers)
         try:
             answer = self._commit(call)
         except NotAtOnceError:

@@ -128,6 +128,13 @@ SELECT expect(yes IS NOT NULL
     (SELECT coalesce(json_agg(id), '[]')::text FROM jobs WHERE worker_id = $1 AND status = 'processing' AND cancel_asked = 1)
 FROM (SELECT 1) AS always LEFT JOIN (SELECT 1 AS yes FROM workers WHERE id = $1 FOR KEY SHARE) AS known ON true;
 
+-- name: swap_breakers
+-- Nobody waits for a breaker that another worker is about to change: what is known about it is written with the next commit.
+UPDATE breakers SET state = v.after FROM unnest($1::bytea[], $2::text[], $3::bytea[]) AS v (after, name, before)
+WHERE breakers.name = v.name AND breakers.state = v.before
+    AND breakers.name IN (SELECT name FROM breakers WHERE name = ANY ($2::text[]) FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING breakers.name;
+
 -- name: is_claimable
 -- Whether an exchange without settlements has anything to do: the worker is unknown, the token has claimed before, or a job of these lanes
 -- is due.

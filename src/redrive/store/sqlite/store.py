@@ -191,11 +191,12 @@ class SqliteStore(BreakerStates):
         *,
         now: float,
         token: int,
+        breakers: Sequence[records.BreakerSwap] = (),
     ) -> records.Exchange:
         """See `Store.exchange`."""
-        if not done and not self._is_worth_a_commit(worker, want, now, token):
+        if not (done or breakers) and not self._is_worth_a_commit(worker, want, now, token):
             return records.Exchange(lost=(), broken=(), claimed=())
-        plan = ExchangePlan[sqlite3.Connection](worker, done, want, now=now, token=token)
+        plan = ExchangePlan[sqlite3.Connection](worker, done, want, now=now, token=token, breakers=breakers)
         try:
             answer = self._carry_out(plan, is_at_once=True)
         except NotAtOnceError:
@@ -218,9 +219,10 @@ class SqliteStore(BreakerStates):
                 settle_at_once(db, worker, plan.done, insert, in_place)
             else:
                 lost, broken = settle_one_by_one(db, worker, plan.done, insert, in_place)
+            swapped = [swap.name for swap in plan.breakers if db.execute(_SQL["swap_breaker"], swap).rowcount]
             jobs = before or claim(db, worker, in_place.rest(), paused, now=plan.now, token=plan.token)
             self._note(plan.children)
-        answer = plan.answer(in_place, cancelled, jobs)
+        answer = plan.answer(in_place, cancelled, jobs, swapped)
         return msgspec.structs.replace(answer, lost=lost, broken=broken, is_known=bool(is_known))
 
     def _insert_child(

@@ -129,6 +129,9 @@ SELECT state FROM breakers WHERE name = $1;
 -- name: breakers
 SELECT name, state FROM breakers ORDER BY name;
 
+-- name: breakers_named
+SELECT name, state FROM breakers WHERE name IN (SELECT json_array_elements_text($1::json));
+
 -- name: breakers_of_keys
 SELECT name, state FROM breakers WHERE name > $1 AND name < $2 ORDER BY name;
 

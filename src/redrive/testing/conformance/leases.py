@@ -223,6 +223,15 @@ class LeaseTests(RowTests):
 
         agree(build.facts(store, one.id).progress, None)
 
+    def test_a_commit_brings_back_which_jobs_somebody_asked_to_cancel(self, store: Store) -> None:
+        """Sooner than a heartbeat, where there is much to commit."""
+        (lane,) = build.lanes_of(store)
+        store.submit([build.new(lane)] * 2, NOW)
+        one, other = build.claim(store, lane, 2)
+        store.apply(job_sql.ask_to_cancel(job=other.id).touching(1))
+
+        agree(build.exchange(store, "w1", [build.settlement(one)]).cancel, (other.id,))
+
     def test_a_heartbeat_brings_back_which_jobs_somebody_asked_to_cancel(self, store: Store) -> None:
         """Those this worker holds, until they are settled; a job that would go back to the queue ends there and then."""
         one = build.taken(store)

@@ -16,7 +16,7 @@ import pytest
 from redrive.core.units import instant
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimRequest, PhaseChange, Step
+from redrive.store.records import BreakerSwap, ClaimRequest, PhaseChange, Step
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import runs as run_sql
@@ -164,6 +164,23 @@ class StatementTests(Scene):
         holds(not store.swap_breaker("api", b"0", b"2"))
         holds(store.swap_breaker("api", b"1", b"2"))
         agree((store.breaker("api"), store.breaker("other")), (b"2", None))
+
+    def test_a_commit_changes_the_breakers_that_nobody_else_has_changed(self, store: Store) -> None:
+        """Also without anything to settle or to claim; the answer names those that were changed."""
+        lanes_of(store)
+        for name in ("api", "mail"):
+            store.swap_breaker(name, None, b"1")
+        swaps = [
+            BreakerSwap(b"2", "api", b"1"),
+            BreakerSwap(b"2", "mail", b"0"),
+            BreakerSwap(b"2", "new", b"1"),
+        ]
+
+        answer = store.exchange("w1", [], ClaimRequest((), 0), now=NOW, token=1, breakers=swaps)
+
+        agree(answer.swapped, ("api",))
+        found = store.query(worker_sql.breakers_named(names=["new", "mail", "api"]))
+        agree({row.name: row.state for row in found}, {"api": b"2", "mail": b"1"})
 
     def test_a_change_of_phase_is_recorded_if_and_only_if_the_breaker_is_changed(self, store: Store) -> None:
         """Both in one transaction: whoever comes too late records nothing."""

@@ -170,11 +170,11 @@ def _losing(store: SqliteStore, nth: int, *, is_done: bool) -> Callable[..., Exc
     """Fail the nth exchange, before or after it is done."""
     plain, count = store.exchange, itertools.count(1)
 
-    def exchange(*args: object, now: float, token: int) -> Exchange:
+    def exchange(*args: object, **options: object) -> Exchange:
         if next(count) != nth:
-            return plain(*args, now=now, token=token)  # type: ignore[arg-type]
+            return plain(*args, **options)  # type: ignore[arg-type]
         if is_done:
-            plain(*args, now=now, token=token)  # type: ignore[arg-type]
+            plain(*args, **options)  # type: ignore[arg-type]
         raise StoreUnavailableError(database=":memory:", cause="gone")
 
     return exchange

@@ -17,7 +17,7 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.breakers import move
-from redrive.store.records import ClaimRequest, Exchange, PhaseChange, Settlement
+from redrive.store.records import BreakerSwap, ClaimRequest, Exchange, PhaseChange, Settlement
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import workers as worker_sql
@@ -95,11 +95,18 @@ class ClosedMeanwhile(SqliteStore):
     """A store in which somebody closes the breaker between the decision to hold a job and its commit."""
 
     def exchange(
-        self, worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
+        self,
+        worker: str,
+        done: Sequence[Settlement],
+        want: ClaimRequest,
+        *,
+        now: float,
+        token: int,
+        breakers: Sequence[BreakerSwap] = (),
     ) -> Exchange:
         if any(one.outcome == "hold" for one in done) and not self.query(operation_sql.operations(limit=1)):
             move(self, "api", "close", Actor("ann"))
-        return super().exchange(worker, done, want, now=now, token=token)
+        return super().exchange(worker, done, want, now=now, token=token, breakers=breakers)
 
 
 def test_a_job_held_while_somebody_closes_its_breaker_is_released_at_once(clock: VirtualClock) -> None:

@@ -87,9 +87,9 @@ def test_a_commit_looks_only_for_probes_of_its_own_earlier_tries(
     asked: list[int] = []
     exchange = store.exchange
 
-    def spy(*args: object, now: float, token: int) -> Exchange:
+    def spy(*args: object, token: int, **options: object) -> Exchange:
         asked.append(token)
-        return exchange(*args, now=now, token=token)  # type: ignore[arg-type]
+        return exchange(*args, token=token, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store, "exchange", spy)
     scene.commit(2)
