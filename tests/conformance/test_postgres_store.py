@@ -17,6 +17,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from redrive import connect
+from redrive.client.connection import Redrive
+from redrive.engine.runs.runs import RunOptions, keep_run
 from redrive.errors import (
     ConfigurationError,
     SchemaMismatchError,
@@ -32,8 +34,11 @@ from redrive.store.postgres.store import PostgresStore
 from redrive.store.records import BreakerSwap, ClaimRequest
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import runs as run_sql
 from redrive.store.statements import upkeep as upkeep_sql
 from redrive.store.statements import workers as worker_sql
+from redrive.store.steps import lease_time
+from redrive.testing.clock import VirtualClock, virtual_time
 from redrive.testing.conformance.build import (
     LEASE,
     LETTER,
@@ -165,6 +170,21 @@ def test_a_lease_ends_by_the_clock_of_the_server(
         store.reap(0)
 
         assert not store.renew("late", NOW, LEASE).is_known
+
+
+def test_who_is_an_hour_ahead_takes_nothing_that_others_hold(url: str) -> None:
+    """A run that is driven is not free, and a living worker is listed as one."""
+    with closing(PostgresStore(url)) as store:
+        now = lease_time(store, 0)
+        store.start_worker("w1", 0, LEASE)
+        rd = Redrive(store)
+        run = rd.runs.add("shop", RunOptions(), 0.0)
+        keep_run(store, run, now - 7_200)
+        with virtual_time(clock=VirtualClock(wall=now + 3_600)) as ahead:
+            (found,) = store.query(run_sql.live_runs(now=lease_time(store, ahead.wall())))
+
+            assert not found.is_free
+            assert [worker.is_live for worker in rd.pipelines.workers()] == [True]
 
 
 def test_a_worker_that_is_committing_is_not_declared_dead(

@@ -28,6 +28,7 @@ from redrive.store.protocol import Store
 from redrive.store.records import Step
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.steps import lease_time
 
 logger = logging.getLogger("redrive.retention")
 T = TypeVar("T")
@@ -165,11 +166,15 @@ class RetentionDriver:
 
     async def _take(self, due: upkeep_sql.DueRetention) -> bool:
         """Take, or keep, the lease on a schedule."""
-        now = self._clock.wall()
-        lease = upkeep_sql.drive_retention(
-            driver=self._name(), until=now + DRIVE_SECONDS, name=due.name, due_at=due.next_at, now=now
-        )
-        return await self._ask(lambda: self._store.apply(lease.touching(1))) is not None
+
+        def take() -> bool:
+            now = lease_time(self._store, self._clock.wall())
+            lease = upkeep_sql.drive_retention(
+                driver=self._name(), until=now + DRIVE_SECONDS, name=due.name, due_at=due.next_at, now=now
+            )
+            return self._store.apply(lease.touching(1)) is not None
+
+        return await self._ask(take)
 
     async def _prune(self, due: upkeep_sql.DueRetention) -> int:
         now = self._clock.wall()

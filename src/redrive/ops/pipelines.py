@@ -27,6 +27,7 @@ from redrive.store.reader import Reader
 from redrive.store.records import Step
 from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.workers import LaneFacts
+from redrive.store.steps import lease_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def lane_names(store: Reader) -> list[tuple[str, str]]:
 
 def workers(store: Reader) -> list[WorkerFacts]:
     """Return the registered workers, dead ones included."""
-    now = CURRENT.get().clock.wall()
+    now = lease_time(store, CURRENT.get().clock.wall())
     return [
         WorkerFacts(
             id=worker.id,

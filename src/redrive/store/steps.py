@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.records import Call, PhaseChange
 from redrive.store.statements import workers as worker_sql
 
@@ -30,6 +31,14 @@ def limit_swap(name: str, key: str, *, before: bytes | None, after: bytes, now: 
     if before is None:
         return worker_sql.add_limit(name=name, key=key, state=after, now=now).touching(1)
     return worker_sql.swap_limit(name=name, key=key, state=after, now=now, before=before).touching(1)
+
+
+def lease_time(store: Reader, now: float) -> float:
+    """Return the time that decides about leases, in place of the caller's own: on PostgreSQL it is the server's.
+
+    So nobody takes what another machine holds only because their clocks differ.
+    """
+    return store.query(worker_sql.lease_time(now=now))[0]
 
 
 class BreakerStates:

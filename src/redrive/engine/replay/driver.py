@@ -40,6 +40,7 @@ from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import release as release_sql
 from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import triage as triage_sql
+from redrive.store.steps import lease_time
 
 logger = logging.getLogger("redrive.replays")
 
@@ -114,7 +115,7 @@ class ReplayDriver:
 
     def _take(self, replay: Replay) -> bool:
         """Take, or keep, the lease on a replay."""
-        name, now = self._name(), self._clock.wall()
+        name, now = self._name(), lease_time(self._store, self._clock.wall())
         if replay.driver == name and replay.driven_until - now > DRIVE_SECONDS / 2:
             return True
         step = replay_sql.drive_replay(

@@ -32,6 +32,7 @@ from redrive.engine.runs.runs import (
     has_permanent,
     is_failing,
     keep_run,
+    leave_run,
 )
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.service import DrivenRun, Options, serve
@@ -108,7 +109,7 @@ async def drive_run(
     finally:
         report = book.report(run)
         with suppress(StoreError):
-            keep_run(store, run, 0.0)
+            leave_run(store, run)
         if report.status == RunStatus.PAUSED:
             # Items that were in a stage when the run was paused are queued again by now.
             book.pause_items(run)
@@ -206,8 +207,9 @@ class Driver:
         self._is_closed = True
 
     def _keep(self) -> None:
-        self._kept_until = self._clock.wall() + KEEP_SECONDS
-        keep_run(self._store, self._run, self._kept_until)
+        now = self._clock.wall()
+        self._kept_until = now + KEEP_SECONDS
+        keep_run(self._store, self._run, now)
 
     async def _wait(self) -> None:
         """Wait until the next report, or until the budget is due for a check."""

@@ -20,12 +20,13 @@ from redrive.core.budget import BudgetExceeded, FailureBudget, RunStatus, Tally,
 from redrive.core.lifecycle import JobState
 from redrive.engine.clock import Clock, wait_for
 from redrive.engine.outage import Outage
-from redrive.engine.runs.runs import KEEP_SECONDS, RunOptions, Runs, has_permanent, keep_run
+from redrive.engine.runs.runs import KEEP_SECONDS, RunOptions, Runs, has_permanent, keep_run, leave_run
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
 from redrive.store.records import RunId, Settlement
 from redrive.store.statements import runs as run_sql
+from redrive.store.steps import lease_time
 
 logger = logging.getLogger("redrive.runs")
 
@@ -103,7 +104,8 @@ class RunStatusDriver:
         now = self._clock.wall()
         for run, first in tuple(self._aborting.items()):
             self._cancel_some(run, first, now)
-        rows = [row for row in self._store.query(run_sql.live_runs(now=now)) if row.id != self._own_run]
+        live_now = run_sql.live_runs(now=lease_time(self._store, now))
+        rows = [row for row in self._store.query(live_now) if row.id != self._own_run]
         live = {row.id for row in rows}
         self._checked = {key: count for key, count in self._checked.items() if key[0] in live}
         return sum(self._decide_readable(row, now) for row in rows)
@@ -178,7 +180,7 @@ class RunStatusDriver:
             after, ended_at, then = (
                 RunStatus.ABORTED,
                 None,
-                run_sql.keep_run(until=now + KEEP_SECONDS, run=run),
+                run_sql.keep_run(until=lease_time(self._store, now) + KEEP_SECONDS, run=run),
             )
         stop = run_sql.stop_run(
             status=after.value, reason=exceeded.sentence, ended_at=ended_at, run=run
@@ -195,9 +197,10 @@ class RunStatusDriver:
         after = self._book.cancel_items(RunId(run), now, STEP, first)
         if after > first:
             self._aborting[run] = after
+            keep_run(self._store, RunId(run), now)
         else:
             del self._aborting[run]
-        keep_run(self._store, RunId(run), now + KEEP_SECONDS if after > first else 0.0)
+            leave_run(self._store, RunId(run))
 
     def _pause_again(self) -> None:
         """Pause items of paused runs that were in a stage before: they are queued again after it, or after a later one."""

@@ -21,6 +21,7 @@ from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.records import RunId
 from redrive.store.statements import runs as run_sql
+from redrive.store.steps import lease_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,9 +215,14 @@ KEEP_SECONDS: Final = 30.0
 OnProgress = Callable[[RunReport], None]
 
 
-def keep_run(store: Store, run: RunId, until: float) -> None:
-    """Record that this process decides the status of a run until then."""
-    store.apply(run_sql.keep_run(until=until, run=run))
+def keep_run(store: Store, run: RunId, now: float) -> None:
+    """Record that this process decides the status of a run for a while."""
+    store.apply(run_sql.keep_run(until=lease_time(store, now) + KEEP_SECONDS, run=run))
+
+
+def leave_run(store: Store, run: RunId) -> None:
+    """Record that this process decides the status of a run no more."""
+    store.apply(run_sql.keep_run(until=0.0, run=run))
 
 
 def is_failing(store: Reader, report: RunReport) -> bool:

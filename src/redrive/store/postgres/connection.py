@@ -168,8 +168,9 @@ def _name_of(known: dict[str, Any], schema: str) -> str:
 class Server:
     """One connection to a server, made anew after it was lost."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, clock: str = "server") -> None:
         self.address = address
+        self._clock = clock
         self.is_pooled = False
         """Whether a pooler stands in between, so that a session is a transaction."""
         self._link: Link | None = None
@@ -186,6 +187,7 @@ class Server:
             ("idle_in_transaction_session_timeout", f"{LOCK_SECONDS}s"),
             # Compiling a statement takes longer than any of ours.
             ("jit", "off"),
+            ("redrive.clock", self._clock),
         )
         texts = [f"set_config('{name}', '{value}', {local})" for name, value in made]
         return f"SELECT {', '.join(texts)}".encode()

@@ -70,7 +70,7 @@ class PostgresStore(BreakerStates):
         self, url: str, *, older: Older = "refuse", clock: Literal["server", "caller"] = "server"
     ) -> None:
         self.address = address_of(url)
-        self._server = Server(self.address)
+        self._server = Server(self.address, clock=clock)
         self._transactions = Transactions(self._server)
         self._snapshots = ServerSnapshots(self._server)
         self.maintenance = Maintenance(self)

@@ -4,6 +4,11 @@
 -- name: clock
 SELECT extract(epoch FROM clock_timestamp())::double precision;
 
+-- name: lease_time
+-- `redrive.clock` is set by tests in virtual time.
+SELECT CASE WHEN current_setting('redrive.clock', true) = 'caller' THEN $1::double precision
+    ELSE extract(epoch FROM clock_timestamp())::double precision END;
+
 -- name: snapshot
 SELECT pg_current_snapshot()::text;
 

@@ -1,6 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Workers and their leases: heartbeats, claiming, returning jobs, what is due; lanes and breakers.
 
+-- name: lease_time
+SELECT ?1;
+
 -- part: leased
 UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
     started_at = coalesce(started_at, ?3), last_attempt_at = ?3

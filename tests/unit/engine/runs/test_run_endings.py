@@ -103,7 +103,7 @@ def test_a_run_that_is_being_fed_or_driven_is_left_alone(
         rd.submit_many(SHOP, [1], run=run)
     book = Runs(store)
     book.mark_source(fed, is_fed=False)
-    keep_run(store, driven, clock.wall() + 30)
+    keep_run(store, driven, clock.wall())
     work(store, SHOP)
 
     assert decide(store, clock) == 0

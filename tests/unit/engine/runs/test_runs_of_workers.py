@@ -188,11 +188,11 @@ def test_a_run_that_is_driven_is_left_to_its_driver(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     run = broken_run(rd, 100)
-    keep_run(store, run, clock.wall() + 10)
+    keep_run(store, run, clock.wall())
     end_items(store, clock, 0, 9, "failed")
 
     assert (looks(store, clock), rd.runs.report(run).status) == ([0], "running")
-    clock.advance(11)
+    clock.advance(KEEP_SECONDS + 1)
     assert (looks(store, clock), rd.runs.report(run).status) == ([1], "aborted")
 
 
