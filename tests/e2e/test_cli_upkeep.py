@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from redrive import connect
+from redrive.store import versions
 from redrive.store.sqlite import migrations
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements.text import text_of
@@ -295,7 +296,7 @@ def test_the_schema_is_printed_without_making_a_database(shell: Shell) -> None:
 
 @pytest.mark.sqlite
 def test_a_database_is_made_and_found_up_to_date(shell: Shell) -> None:
-    known = migrations.newest()
+    known = versions.newest()
 
     made = shell("migrate", "--reason", "first")
     again = shell("migrate")
@@ -312,9 +313,9 @@ def test_a_database_is_made_and_found_up_to_date(shell: Shell) -> None:
 @pytest.mark.sqlite
 def test_an_older_database_is_brought_up_to_date(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell("submit", "flows:orders", "5")
-    known = migrations.newest()
+    known = versions.newest()
     before = text_of
-    monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, "next"])
+    monkeypatch.setattr(versions, "MIGRATIONS", [*versions.MIGRATIONS, "next"])
     monkeypatch.setattr("redrive.store.sqlite.store.SCHEMA_VERSION", known + 1)
     monkeypatch.setattr(
         migrations,

@@ -15,8 +15,9 @@ from typing import Final
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.records import Step
-from redrive.store.sqlite.migrations import Older, newest, pending
+from redrive.store.sqlite.migrations import pending
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.versions import Older, newest
 
 SERVERS: Final = ("postgresql", "postgres")
 """Schemes of addresses on a server."""
@@ -77,12 +78,12 @@ def lacking(database: Database, found: int) -> str:
             for step in pending(found)
         ]
         return "\n".join(steps)
-    if found:
+    if found == newest():
         return ""
     from redrive.store.postgres.connection import address_of
     from redrive.store.postgres.migrations import script
 
-    return f"BEGIN;\n{script(address_of(database).schema)}COMMIT;\n"
+    return f"BEGIN;\n{script(address_of(database).schema, found)}COMMIT;\n"
 
 
 def partitioning(database: Database) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from redrive.errors import ConfigurationError
 from redrive.store.reader import Reader
-from redrive.store.sqlite.migrations import newest
 from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.versions import newest
 
 OnPages = Callable[[int, int], None]
 """Called with the pages copied so far, and the total."""

@@ -21,6 +21,7 @@ from redrive.ops.checkup.doctor import examine, unopened
 from redrive.ops.jobs.explain import explain
 from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.migrations import migrate, schema_state
+from redrive.store import versions
 from redrive.store.sqlite import migrations
 from redrive.store.sqlite.store import SCHEMA_VERSION
 from redrive.store.statements import operations as operation_sql
@@ -55,7 +56,7 @@ def release(monkeypatch: pytest.MonkeyPatch, *later: str) -> None:
     """Let there be later versions of the schema."""
     texts = {f"later {place}": text for place, text in enumerate(later)}
     before = text_of
-    monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, *texts])
+    monkeypatch.setattr(versions, "MIGRATIONS", [*versions.MIGRATIONS, *texts])
     monkeypatch.setattr("redrive.store.sqlite.store.SCHEMA_VERSION", SCHEMA_VERSION + len(later))
     monkeypatch.setattr(migrations, "text_of", lambda dialect, name: texts.get(name) or before(dialect, name))
 

@@ -1,31 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The versions of the schema: `schema.sql` is the newest one. No release has had an older one.
+"""The versions of the schema: `schema.sql` is the newest one, `migration_N.sql` turns the tables of version N - 1 into those of N.
 
+Indexes, views, functions and triggers hold nothing of their own: after the last migration they are made as `schema.sql` has them.
 An empty schema gets `schema.sql` when the database is opened by whoever may create it; an existing one is changed only on request.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from psycopg import sql
 
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.store.postgres.connection import Address, Link
-from redrive.store.sqlite.migrations import Older, newest
-from redrive.store.statements.text import schema_of
+from redrive.store.statements.text import schema_of, text_of
+from redrive.store.versions import Older, migrations_after, newest
 
 SCHEMA_VERSION: Final = newest()
-"""The stores have the same tables, and so the same version."""
+FIRST_VERSION: Final = 3
+"""The version with which PostgreSQL began."""
+_DERIVED: Final = re.compile(
+    r"^CREATE (?P<kind>FUNCTION|VIEW|TRIGGER|INDEX|UNIQUE INDEX) (?P<rest>(?:[^;$]|\$\$.*?\$\$|\$)*;)",
+    re.MULTILINE | re.DOTALL,
+)
 _FACTS: Final = (
     "SELECT to_regclass(format('%I.installation', $1::text)) IS NOT NULL,"
     " EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1)"
 )
 
 
-def script(schema: str) -> str:
-    """Return the SQL that creates the schema."""
-    return f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nSET LOCAL search_path TO "{schema}";\n{schema_of("postgres")}'
+def script(schema: str, version: int = 0) -> str:
+    """Return the SQL that creates the schema, or that brings it from an older version to the newest one."""
+    here = f'SET LOCAL search_path TO "{schema}";\n'
+    if not version:
+        return f'CREATE SCHEMA IF NOT EXISTS "{schema}";\n{here}{schema_of("postgres")}'
+    changes = "".join(text_of("postgres", file) for _, file in migrations_after(version))
+    return f"{here}{changes}{_derived()}UPDATE installation SET version = {newest()};\n"  # noqa: S608 - a number of ours.
+
+
+def _derived() -> str:
+    """Return what makes the indexes, views, functions and triggers of the schema, whichever of them there are."""
+    return "".join(
+        f"CREATE {kind} IF NOT EXISTS {rest}\n"
+        if (kind := found["kind"]).endswith("INDEX")
+        else f"CREATE OR REPLACE {kind} {rest}\n"
+        for found in _DERIVED.finditer(schema_of("postgres"))
+        if (rest := found["rest"])
+    )
 
 
 def version_of(link: Link, address: Address) -> int:
@@ -33,7 +55,7 @@ def version_of(link: Link, address: Address) -> int:
 
     Raises:
         StoreRefusedError: the schema is another program's.
-        SchemaMismatchError: a newer redrive has made or changed it.
+        SchemaMismatchError: a newer redrive has made or changed it, or it is older than any release.
     """
     is_ours, has_tables = link.execute(_FACTS, (address.schema,)).fetchone() or (0, 0)
     if not is_ours:
@@ -47,7 +69,7 @@ def version_of(link: Link, address: Address) -> int:
     asked = sql.SQL("SELECT version FROM {}.installation").format(sql.Identifier(address.schema))
     row = link.execute(asked).fetchone()
     version = 0 if row is None else int(str(row[0]))
-    if version > SCHEMA_VERSION:
+    if version > SCHEMA_VERSION or 0 < version < FIRST_VERSION:
         raise SchemaMismatchError(database=address.name, found=version, known=SCHEMA_VERSION)
     return version
 
@@ -56,21 +78,22 @@ def open_schema(link: Link, address: Address, older: Older) -> None:
     """Create the schema in a database that has none, and recognise one that is a copy, unless it is to be kept as it is.
 
     Raises:
-        SchemaMismatchError: it has another version.
+        SchemaMismatchError: it has another version, and is not to be migrated.
     """
     version = version_of(link, address)
     if older == "keep":
         return
-    if version == SCHEMA_VERSION:
-        link.execute(sql.SQL("SELECT {}.identify()").format(sql.Identifier(address.schema)))
-        return
-    if version:
+    if older == "refuse" and 0 < version < SCHEMA_VERSION:
         raise SchemaMismatchError(database=address.name, found=version, known=SCHEMA_VERSION)
-    with link.transaction():
-        # Two who open the same database at once.
-        link.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (f"redrive {address.schema}",))
-        if version_of(link, address) == 0:
-            link.execute(script(address.schema).encode())
+    if version != SCHEMA_VERSION:
+        with link.transaction():
+            # Two who open the same database at once.
+            lock = f"redrive {address.schema}"
+            link.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (lock,))
+            if version_of(link, address) == version:
+                link.execute(script(address.schema, version).encode())
+    if version:
+        link.execute(sql.SQL("SELECT {}.identify()").format(sql.Identifier(address.schema)))
 
 
 def partition_script(schema: str) -> str:

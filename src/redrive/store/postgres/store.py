@@ -53,8 +53,8 @@ from redrive.store.records import (
     json_list,
     upcoming_work,
 )
-from redrive.store.sqlite.migrations import Older
 from redrive.store.steps import BreakerStates
+from redrive.store.versions import Older
 
 WAKING: Final = frozenset({"replay_jobs", "resume_lanes", "submit_tick"})
 """Statements after which idle workers are woken, as after a submission."""

@@ -11,16 +11,12 @@ from __future__ import annotations
 import re
 import sqlite3
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from redrive.errors import SchemaMismatchError
 from redrive.store.statements.text import schema_of, text_of
+from redrive.store.versions import Older, migrations_after, newest
 
-Older = Literal["refuse", "migrate", "keep"]
-"""What to do about a database with an older schema: refuse it, migrate it, or leave it as it is, to be copied."""
-
-MIGRATIONS: list[str] = ["migration_2", "migration_3"]
-"""The files after version 1, in order."""
 _DERIVED: Final = re.compile(
     r"^CREATE (?:(?P<index>(?:UNIQUE )?INDEX)|(?P<kind>VIEW|TRIGGER)) (?P<name>\w+)", re.MULTILINE
 )
@@ -46,19 +42,14 @@ class Migration:
         return statements
 
 
-def newest() -> int:
-    """Return the version that this redrive works with."""
-    return 1 + len(MIGRATIONS)
-
-
 def pending(version: int) -> list[Migration]:
     """Return what a database of this version lacks, in order; version 0 is an empty one."""
     if version == 0:
         return [Migration(newest(), schema_of("sqlite"))]
     last = newest()
     return [
-        Migration(number, text_of("sqlite", MIGRATIONS[number - 2]) + (_derived() if number == last else ""))
-        for number in range(version + 1, last + 1)
+        Migration(number, text_of("sqlite", file) + (_derived() if number == last else ""))
+        for number, file in migrations_after(version)
     ]
 
 

@@ -36,13 +36,14 @@ from redrive.store.sqlite.callers import FileTransactions
 from redrive.store.sqlite.claim import claim, claimed
 from redrive.store.sqlite.file_lock import FileLock
 from redrive.store.sqlite.identity import identify
-from redrive.store.sqlite.migrations import Older, migrate, needs_migration, newest
+from redrive.store.sqlite.migrations import migrate, needs_migration
 from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
 from redrive.store.sqlite.snapshots import FileSnapshots, Snapshot
 from redrive.store.sqlite.submit import Submission
 from redrive.store.statements.text import statements_of
 from redrive.store.steps import BreakerStates
+from redrive.store.versions import Older, newest
 
 SCHEMA_VERSION: Final = newest()
 BUSY_SECONDS: Final = 30.0
