@@ -14,9 +14,11 @@ from typing import cast
 
 import pytest
 
+from redrive.store.postgres.session import Session
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.records import Row
 from redrive.store.sqlite.store import SqliteStore
+from redrive.testing.clock import VirtualClock
 from tests.databases import Schemas
 
 from .world import World, breaches
@@ -32,6 +34,29 @@ class ReadableStore(PostgresStore):
         # What is stored as bytes is compared as text.
         sql = sql.replace("context LIKE", "text_of(context) LIKE")
         return super().read(re.sub(r"\?(\d*)", lambda place: f"${place[1] or next(places)}", sql), parameters)
+
+
+class ServerTimeStore(ReadableStore):
+    """A store whose server has the right time, whatever the workers take for it."""
+
+    server: VirtualClock
+
+    def _now(self, db: Session, now: float) -> float:
+        return super()._now(db, self.server.wall())
+
+    def reap(self, now: float) -> int:
+        return super().reap(self.server.wall())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_fleet_whose_clocks_are_ten_leases_apart_keeps_every_promise(seed: int, schemas: Schemas) -> None:
+    """By more, jobs would still be due by another clock when the story ends: the worker that looks decides about that."""
+    with closing(ServerTimeStore(schemas.address("world"), clock="caller")) as store:
+        world = World(seed, jobs=15, store=cast("SqliteStore", store), skews=(-300.0, 0.0, 300.0))
+        store.server = world.clock
+        world.run(workers=3)
+
+        assert breaches(world) == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -186,6 +186,8 @@ class World:
     last_runs: dict[int, int] = field(default_factory=dict)
     """The dispatch in which a job was when it was cancelled; none may follow it."""
     store: SqliteStore = field(default_factory=lambda: SqliteStore(":memory:"))
+    skews: tuple[float, ...] = ()
+    """How wrong the clocks of the machines are, each for good, where the store has a clock of its own; none of them jumps then."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -308,6 +310,8 @@ class World:
         """Set the clock of the machine, or for a while that of one process."""
         # Never by less than a lease: a few seconds are within what a lease has to spare, and nobody minds them.
         by = self.chance.uniform(LEASE, JUMP_MAX) * self.chance.choice([1, -1])
+        if self.skews:
+            return
         if self.chance.random() < 0.7:
             # Somebody sets it right again, or else wrong.
             self.clock.set_off(0.0 if self.clock.is_off else by)
@@ -336,6 +340,7 @@ class World:
             store = FaultyStore(self.store, self.chance, self.faults, clock, self.watch)
             self.processes = [each for each in self.processes if not each.is_dead] + [store.process]
             own = OwnClock(clock, store.process)
+            store.process.skew = self.chance.choice(self.skews) if self.skews else 0.0
             PROCESS.set(store.process)
             CURRENT.set(replace(CURRENT.get(), clock=own))
             try:
