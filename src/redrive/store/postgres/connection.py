@@ -40,11 +40,11 @@ LOCK_SECONDS: Final = 30
 DEFAULTS: Final = {
     "fallback_application_name": "redrive",
     "connect_timeout": "10",
-    # A server that is gone without a word is noticed within half a minute.
-    "keepalives_idle": "10",
-    "keepalives_interval": "5",
-    "keepalives_count": "4",
-    "tcp_user_timeout": "30000",
+    # A server that is gone without a word is noticed in about ten seconds, long before a lease of half a minute ends.
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
 }
 """Settings of a connection that its address does not make."""
 PASSING: Final = ("08", "40", "53", "55", "57", "58", "25")
