@@ -16,7 +16,7 @@ WHERE NOT EXISTS (SELECT 1 FROM replays WHERE pipeline = $1::text AND ended_at I
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- part: added_replay
-currval(pg_get_serial_sequence('replays', 'id'));
+(SELECT currval(pg_get_serial_sequence('replays', 'id')));
 
 -- name: log_replay_start
 -- Right after the replay was added: its id is not known before.

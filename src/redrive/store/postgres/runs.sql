@@ -2,7 +2,7 @@
 -- Runs and schedules.
 
 -- part: opened_run
-currval(pg_get_serial_sequence('runs', 'id'));
+(SELECT currval(pg_get_serial_sequence('runs', 'id')));
 
 -- part: payload_of_item
 convert_to(item ->> 0, 'UTF8');

@@ -43,25 +43,25 @@ INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, owner, payload, d
 SELECT pipeline, id, 'queued', 5, $2::double precision, $3::text, $4::bytea, 1, $2, $2, $2 FROM lanes WHERE id = $1;
 
 -- name: bury_failure
-UPDATE jobs SET status = 'failed', error_code = $2, error_message = $3, finished_at = $1 WHERE id = currval(pg_get_serial_sequence('jobs', 'id'));
+UPDATE jobs SET status = 'failed', error_code = $2, error_message = $3, finished_at = $1 WHERE id = (SELECT currval(pg_get_serial_sequence('jobs', 'id')));
 
 -- name: bury_attempt
 INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned, code, exception, message,
     decision)
 SELECT id, 1, lane_id, 1, 1, $1::text, created_at, created_at, 'dead', 1, error_code, $2::text, error_message, $3::text FROM jobs
-WHERE id = currval(pg_get_serial_sequence('jobs', 'id'));
+WHERE id = (SELECT currval(pg_get_serial_sequence('jobs', 'id')));
 
 -- name: bury_letter
 INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, owner, first_failure_at, last_failure_at)
 SELECT jobs.id, jobs.lane_id, letter_groups.id, 1, 'open', owner, ended_at, ended_at
 FROM attempts JOIN jobs ON jobs.id = job_id JOIN letter_groups ON letter_groups.lane_id = jobs.lane_id AND fingerprint = $1
-WHERE seq = currval(pg_get_serial_sequence('attempts', 'seq')) RETURNING job_id;
+WHERE seq = (SELECT currval(pg_get_serial_sequence('attempts', 'seq'))) RETURNING job_id;
 
 -- name: bury_notices
 INSERT INTO outbox (lane_id, job_id, dispatch, letter_id, event, state, recipient, at, due_at)
 SELECT lane_id, job_id, 1, dead_letters.id, 'born', state, recipient, last_failure_at, last_failure_at
 FROM dead_letters JOIN lanes ON lanes.id = lane_id JOIN listeners ON topic = 'letters' AND listeners.pipeline = lanes.pipeline
-WHERE dead_letters.id = currval(pg_get_serial_sequence('dead_letters', 'id'));
+WHERE dead_letters.id = (SELECT currval(pg_get_serial_sequence('dead_letters', 'id')));
 
 -- name: result
 SELECT status, stored.result AS value

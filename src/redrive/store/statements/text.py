@@ -47,7 +47,8 @@ FOR_SQLITE: Final = tuple(
         (r"\bIS DISTINCT FROM\b", "IS NOT"),
         (r"\bjsonb?_build_(object|array)\(", r"json_\1("),
         (r"\bSELECT json_array_elements_text\((\?\d+)\)", r"SELECT value FROM json_each(\1)"),
-        (r"\bcurrval\(pg_get_serial_sequence\([^()]*\)\)", "last_insert_rowid()"),
+        # As a subquery: it is asked once, and an index can be searched for the answer.
+        (r"\(SELECT currval\(pg_get_serial_sequence\([^()]*\)\)\)", "last_insert_rowid()"),
         # Who writes keeps everybody else from writing.
         (r"\s+FOR (?:UPDATE|SHARE)(?: SKIP LOCKED)?\b", ""),
     )

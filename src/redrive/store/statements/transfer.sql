@@ -37,7 +37,7 @@ FROM lanes WHERE pipeline = $1::text AND stage = $2::text;
 
 -- name: import_mark
 INSERT INTO imports (origin, letter, job_id, at, actor, job, attempts)
-VALUES ($1::text, $2::bigint, currval(pg_get_serial_sequence('jobs', 'id')), $3::double precision, $4::text, $5::bigint, $6::text);
+VALUES ($1::text, $2::bigint, (SELECT currval(pg_get_serial_sequence('jobs', 'id'))), $3::double precision, $4::text, $5::bigint, $6::text);
 
 -- name: import_value
 INSERT INTO job_values (job_id, dispatch, value)
@@ -62,7 +62,7 @@ WHERE imports.origin = $1::text AND letter = $2::bigint;
 
 -- name: import_facts
 INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)
-VALUES (currval(pg_get_serial_sequence('dead_letters', 'id')), $1::text, $2::text, $3::integer, $4::text, $5::text, $6::text, $7::bytea,
+VALUES ((SELECT currval(pg_get_serial_sequence('dead_letters', 'id'))), $1::text, $2::text, $3::integer, $4::text, $5::text, $6::text, $7::bytea,
     $8::text);
 
 -- name: import_notices
