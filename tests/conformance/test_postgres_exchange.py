@@ -8,9 +8,11 @@ from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from redrive.store.postgres.arrays import column
+from redrive.store.postgres.listen import channel_of
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.records import (
     ClaimedJob,
@@ -24,6 +26,8 @@ from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
     LEASE,
     NOW,
+    advance,
+    burial,
     claim,
     exchange,
     lanes_of,
@@ -196,3 +200,19 @@ def test_items_of_a_run_are_copied_with_their_places(store: PostgresStore) -> No
         (place,) for place in range(120)
     ]
     assert store.read("SELECT items FROM runs WHERE id = $1", (run,)) == [(120,)]
+
+
+def test_settling_announces_nothing_and_submitting_does(store: PostgresStore, schemas: Schemas) -> None:
+    """NOTIFY takes a lock over the whole server when it commits, so that one per settlement would make all workers wait."""
+    first, second = lanes_of(store, "fetch", "review")
+    with psycopg.connect(schemas.server, autocommit=True) as listening:
+        listening.execute(f'LISTEN "{channel_of(store.address.schema)}"')
+        store.submit([new(first)] * 4, NOW)
+        assert [note.payload for note in listening.notifies(timeout=30, stop_after=1)] == [""]
+
+        done, onward, again, dead = claim(store, first, 4)
+        settlements = [settlement(done), advance(onward, second), retry(again, at=NOW), burial(dead)]
+        assert exchange(store, "w1", settlements).lost == ()
+        listening.execute("SELECT pg_notify(%s, 'the next')", (channel_of(store.address.schema),))
+
+        assert [note.payload for note in listening.notifies(timeout=30, stop_after=1)] == ["the next"]
