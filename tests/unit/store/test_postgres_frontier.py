@@ -7,15 +7,19 @@ from collections.abc import Generator
 
 import pytest
 
-from redrive import Pipeline, Redrive, RetryPolicy, stage
+from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
+from redrive.engine.replay import driver as replay_driver
+from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters.freeze import freeze
 from redrive.store.postgres.store import PostgresStore
+from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import reports as report_sql
 from redrive.store.statements import runs as run_sql
 from redrive.testing import VirtualClock
 from tests.databases import Schemas
 from tests.embedded import changing
+from tests.inline import at_once
 
 
 @stage(retry=RetryPolicy(1))
@@ -23,7 +27,7 @@ def divide(number: int) -> float:
     return 1 / number
 
 
-FLOW = Pipeline("shares", [divide])
+FLOW = Pipeline("shares", [divide], replay=ReplayRules(evidence="optional"))
 LATE_ATTEMPT = (
     "INSERT INTO attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned)"
     " SELECT job_id, 9, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned FROM attempts LIMIT 1"
@@ -32,6 +36,16 @@ LATE_LETTER = (
     "INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, first_failure_at, last_failure_at)"
     " SELECT 99, lane_id, group_id, round, 'open', first_failure_at, last_failure_at FROM dead_letters LIMIT 1"
 )
+
+LATE_JOB = """
+INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, payload, created_at, finished_at, error_code)
+SELECT pipeline, lane_id, status, priority, run_at, payload, created_at, finished_at, error_code FROM jobs WHERE id = 1;
+INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, first_failure_at, last_failure_at)
+SELECT currval('jobs_id_seq'), lane_id, group_id, round, state, first_failure_at, last_failure_at FROM dead_letters WHERE id = 1;
+INSERT INTO letter_facts
+SELECT currval('dead_letters_id_seq'), code, category, is_retryable, exception, reason, message, context, stack
+FROM letter_facts WHERE letter_id = 1;
+"""
 
 
 @pytest.fixture
@@ -64,3 +78,35 @@ def test_a_letter_that_is_committed_late_does_not_belong_to_a_set_that_was_froze
 
     assert (frozen.cutoff, frozen.counts) == (1, {("shares", "open"): 1})
     assert freeze(rd.store, LetterFilter()).counts == {("shares", "open"): 3}
+
+
+@pytest.mark.parametrize("is_marked_first", [True, False])
+def test_a_window_of_marking_goes_no_further_than_the_letters_that_were_visible_at_the_start(
+    rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, is_marked_first: bool
+) -> None:
+    """Whether the letter that comes late is committed after the marking or before it: what was shown is what is replayed."""
+    monkeypatch.setattr(replay_driver, "MARK_WINDOW", 1)
+    driver = ReplayDriver(rd.store, [FLOW], clock, name=lambda: "w1", ask_store=at_once)
+    rd.submit(FLOW, 0)
+    rd.work([FLOW], until_idle=True)
+    with changing(rd) as other:
+        other.execute(LATE_JOB)
+        rd.submit(FLOW, 0)
+        rd.work([FLOW], until_idle=True)
+        first = rd.replays.start(pipeline="shares", canary=())
+        while is_marked_first and rd.replays.status(first.id).status == "marking":
+            driver.drive()
+    while rd.replays.status(first.id).status == "marking":
+        driver.drive()
+
+    marked = {letter.id: letter.replay for letter in rd.letters.list().letters}
+    assert marked == {1: first.id, 2: first.id, 3: None, 4: None}
+    assert (first.letters, rd.replays.status(first.id).waiting) == (2, 2)
+
+    # Nothing was passed over: the rest belongs to the next replay, the late one with it.
+    second = rd.replays.start(pipeline="shares", canary=())
+    while rd.replays.status(second.id).status == "marking":
+        driver.drive()
+    marked = {letter.id: letter.replay for letter in rd.letters.list().letters}
+    assert marked == {1: first.id, 2: first.id, 3: second.id, 4: second.id}
+    assert rd.store.query(replay_sql.wrong_replay_tallies(limit=5)) == []
