@@ -18,7 +18,15 @@ import pytest
 
 from redrive.store.postgres.connection import Server, address_of
 from redrive.store.statements.statement import Statement
-from redrive.store.statements.text import FILES, blocks_of, for_rows, schema_of, statements_of
+from redrive.store.statements.text import (
+    FILES,
+    FOR_SQLITE,
+    blocks_of,
+    for_rows,
+    schema_of,
+    statements_of,
+    text_of,
+)
 from tests.databases import Schemas
 from tests.statement_record import declared
 
@@ -26,6 +34,7 @@ MODULES = {file: import_module(f"redrive.store.statements.{file}") for file in F
 DECLARED = declared()
 WITHIN = sorted(set(statements_of("sqlite")) - set(DECLARED))
 """What a store asks of itself and nobody names above it: each store has its own."""
+QUOTED = re.compile(r"'[^'\n]*'")
 TYPES: dict[type, frozenset[str]] = {
     int: frozenset({"int4", "int8", "numeric"}),
     bool: frozenset({"int4", "int8", "bool"}),
@@ -117,6 +126,18 @@ def test_a_statement_is_declared_in_the_module_of_its_file() -> None:
         named = {name for kind, name, _ in blocks_of("sqlite", file) if kind == "name"}
 
         assert {name for name, each in vars(module).items() if isinstance(each, Statement)} <= named
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_translation_leaves_all_text_in_quotes_as_it_is(file: str) -> None:
+    shared = text_of("statements", file)
+    translated = shared
+    for pattern, becomes in FOR_SQLITE:
+        translated = pattern.sub(becomes, translated)
+
+    # The name of a sequence goes with the function that asks for it.
+    kept = re.sub(r"pg_get_serial_sequence\([^()]*\)", "", shared)
+    assert QUOTED.findall(translated) == QUOTED.findall(kept)
 
 
 @pytest.mark.parametrize("name", WITHIN)

@@ -51,12 +51,14 @@ ORDER BY id;
 
 -- name: paused_at_work
 -- Items of paused runs that are in a stage: they are queued again after it, or after a later one, and have to be paused as well.
-SELECT jobs.id, run_id FROM jobs JOIN runs ON runs.id = run_id WHERE jobs.status = 'processing' AND runs.status = 'paused' ORDER BY jobs.id;
+-- The run of each is looked up: to find the paused ones first, all runs would be read.
+SELECT id, run_id FROM jobs
+WHERE status = 'processing' AND (SELECT runs.status FROM runs WHERE runs.id = run_id) = 'paused' ORDER BY id;
 
 -- name: pause_jobs
 -- Those of these jobs that are queued again, if their run still is paused: $1 their ids as JSON.
 UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused'
-WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json) AS value) AND status = 'queued' AND run_at < 1e12
+WHERE id = ANY (ARRAY(SELECT json_array_elements_text($1::json)::bigint)) AND status = 'queued' AND run_at < 1e12
     AND EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id AND runs.status = 'paused');
 
 -- name: cancel_run

@@ -558,10 +558,11 @@ BEGIN
     ORDER BY attempts.seq LIMIT most;
 END $$;
 
+-- Planned for each run: the attempts of a small one are found by its jobs, those of one that has most of the jobs by their order.
 CREATE FUNCTION run_log_after(run bigint, after bigint, most bigint)
 RETURNS TABLE (seq bigint, started_at double precision, ended_at double precision, stage text, attempt integer, outcome text, code text,
     http_status integer, notes text, payload bytea)
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     last bigint := attempts_frontier();
 BEGIN

@@ -31,8 +31,9 @@ SELECT conrelid::regclass::text AS "table", confrelid::regclass::text AS parent,
 WHERE contype = 'f' AND NOT convalidated AND connamespace = current_schema()::regnamespace GROUP BY 1, 2;
 
 -- name: ownerless_jobs
-SELECT id FROM jobs WHERE status = 'processing' AND NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = worker_id)
-ORDER BY id LIMIT $1::bigint;
+-- Leased jobs are few; to have them in order, all jobs would be read.
+WITH leased AS MATERIALIZED (SELECT id, worker_id FROM jobs WHERE status = 'processing')
+SELECT id FROM leased WHERE NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = worker_id) ORDER BY id LIMIT $1::bigint;
 
 -- name: prune_window
 -- Looked up for each of these jobs: to find out whether one exists, all notices would be read.

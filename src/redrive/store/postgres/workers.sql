@@ -159,7 +159,7 @@ SELECT lane,
         ORDER BY lane_key, run_at LIMIT 1) AS first),
     (SELECT count(*) FROM jobs WHERE status = 'processing' AND lane_id = lane),
     (SELECT coalesce(json_agg(id), '[]')::text FROM lanes WHERE paused_at IS NOT NULL),
-    CASE WHEN EXISTS (SELECT 1 FROM jobs WHERE lane_id = lane AND status = 'queued' AND lane_key > '') THEN (
+    CASE WHEN (SELECT 1 FROM jobs WHERE lane_id = lane AND status = 'queued' AND lane_key > '' LIMIT 1) IS NOT NULL THEN (
         WITH RECURSIVE found (lane_key, place) AS (
             SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = lane AND status = 'queued' AND jobs.lane_key > '' ORDER BY jobs.lane_key LIMIT 1), 1
             UNION ALL

@@ -112,7 +112,9 @@ SELECT error_code, count(*) AS jobs FROM jobs WHERE run_id = $1::bigint AND stat
 GROUP BY error_code ORDER BY count(*) DESC, error_code;
 
 -- name: running_runs
-SELECT id, pipeline FROM runs WHERE status = 'running' ORDER BY id DESC LIMIT $1::bigint;
+-- Those that run are among the live ones, which have an index.
+SELECT id, pipeline FROM runs /* INDEXED BY runs_live */ WHERE ended_at IS NULL AND status <> 'paused' AND status = 'running'
+ORDER BY id DESC LIMIT $1::bigint;
 
 -- name: put_schedule
 INSERT INTO schedules (name, lane_id, cron, zone, payload, priority, next_at)
