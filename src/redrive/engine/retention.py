@@ -39,7 +39,7 @@ WINDOW: Final = 5_000
 """Jobs per read."""
 LOOK_SECONDS: Final = 5.0
 TEND_SECONDS: Final = 3_600.0
-"""How often a worker looks after the partitions of a server, besides after pruning."""
+"""How often a worker looks after the partitions and counters of a server, besides after pruning."""
 DRIVE_SECONDS: Final = 30.0
 """How long a worker that no longer renews its lease keeps a schedule to itself."""
 _PARTS: Final = (
@@ -48,6 +48,8 @@ _PARTS: Final = (
     upkeep_sql.prune_letters,
     upkeep_sql.prune_attempts,
 )
+_FOLDS: Final = (upkeep_sql.fold_tallies, upkeep_sql.fold_letter_tallies, upkeep_sql.fold_letter_trend)
+"""What adds up the counters of connections that have gone, on a server."""
 RUNS: Final = "runs"
 
 
@@ -152,6 +154,8 @@ class RetentionDriver:
         if await self.prune_due() or self._clock.wall() >= self._tend_at:
             step = upkeep_sql.tend_attempts(now=self._clock.wall())
             await self._ask(lambda: self._store.apply(step))
+            # Not in the transaction before, which locks tables.
+            await self._ask(lambda: self._store.apply(*(fold() for fold in _FOLDS)))
             self._tend_at = self._clock.wall() + TEND_SECONDS
         return LOOK_SECONDS
 

@@ -16,11 +16,13 @@ from redrive.engine.schedules import next_tick
 from redrive.errors import RunError, StoreUnavailableError
 from redrive.ops.audit import operations
 from redrive.ops.checkup.doctor import examine, has_problems
+from redrive.store.postgres.store import PostgresStore
 from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import upkeep as upkeep_sql
 from redrive.testing import VirtualClock
+from tests.databases import Schemas
 from tests.inline import at_once
 from tests.unit.build import ONCE, bounded, passing, rows, until
 
@@ -249,6 +251,38 @@ def test_a_worker_tends_the_partitions_at_once_every_hour_and_after_pruning(
     assert tended[0] == began
     assert pruned <= tended[1] <= pruned + LOOK_SECONDS
     assert tended[1] + TEND_SECONDS <= tended[2] <= tended[1] + TEND_SECONDS + LOOK_SECONDS
+
+
+def test_what_a_client_that_has_gone_has_counted_is_added_up_by_a_worker_that_runs(
+    schemas: Schemas, clock: VirtualClock
+) -> None:
+    """On a server every connection counts in rows of its own; nobody has to start a worker for them to be added up."""
+    url = schemas.address("folds")
+    with Redrive(PostgresStore(url, clock="caller")) as rd:
+        rd.run(SHOP, [1, 0], failure_budget=None)
+        before = parts(rd)
+        with Redrive(PostgresStore(url, clock="caller")) as client:
+            client.submit(SHOP, 2).cancel(actor="ann", reason="a test")
+            client.letters.discard(client.letters.choose(), actor="ann", reason="a test")
+        theirs = parts(rd) - before
+        assert {table for table, _ in theirs} == {"tallies", "letter_tallies"}
+
+        async def scene() -> None:
+            driving = RetentionDriver(rd.store, clock, name=lambda: "w1", ask_store=at_once)
+            running = asyncio.ensure_future(driving.run())
+            await passing(clock, lambda: not theirs & parts(rd), step=LOOK_SECONDS)
+            running.cancel()
+
+        bounded(scene())
+
+        assert rd.jobs.counts() == {"complete": 1, "failed": 1, "cancelled": 1}
+        assert not has_problems(examine(rd.store, is_deep=True))
+
+
+def parts(rd: Redrive) -> set[tuple[str, object]]:
+    """The tables of counters, and the connections whose rows they have."""
+    tables = ("tallies", "letter_tallies", "letter_trend")
+    return {(table, part) for table in tables for (part,) in rows(rd.store, "DISTINCT part", table)}
 
 
 def test_a_schedule_that_is_the_same_is_left_alone_and_one_that_changed_keeps_its_tick(

@@ -4,8 +4,9 @@
 -- as text. All text is compared byte by byte, as SQLite does it. What differs:
 --
 -- Counters (tallies, letter_tallies, letter_trend) have a row for each connection that counts (`part`), so that two workers never wait for
--- the same row: whoever reads them takes the sum, and a single row may be below zero. A worker that starts adds the rows of connections
--- that have gone to part 0. Triggers run once for a statement and count by difference: how many rows are ended after it, less those before it.
+-- the same row: whoever reads them takes the sum, and a single row may be below zero. Workers add the rows of connections that have gone
+-- to part 0, when they start and every hour. Triggers run once for a statement and count by difference: how many rows are ended after it,
+-- less those before it.
 --
 -- The order of ids is not the order of commits. Whoever reads on from an id goes no further than the frontier: everything up to there is
 -- visible. Rare rows (breaker_changes, edits, operations) are added one transaction after the other instead.

@@ -15,34 +15,6 @@ SELECT pg_current_snapshot()::text;
 -- name: identity
 SELECT (SELECT id FROM installations ORDER BY number DESC LIMIT 1), version, place() FROM installation;
 
--- name: fold_tallies
--- Counters of connections that have gone are added to those of part 0.
-WITH gone AS (DELETE FROM tallies WHERE (run_id, lane_id, status, part) IN (
-        SELECT run_id, lane_id, status, part FROM tallies WHERE part <> 0 AND NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = part)
-        FOR UPDATE SKIP LOCKED)
-    RETURNING run_id, lane_id, status, jobs, pruned)
-INSERT INTO tallies (run_id, lane_id, status, jobs, pruned, part)
-SELECT run_id, lane_id, status, sum(jobs), sum(pruned), 0 FROM gone GROUP BY run_id, lane_id, status ORDER BY run_id, lane_id, status
-ON CONFLICT (run_id, lane_id, status, part) DO UPDATE SET jobs = tallies.jobs + excluded.jobs, pruned = tallies.pruned + excluded.pruned;
-
--- name: fold_letter_tallies
-WITH gone AS (DELETE FROM letter_tallies WHERE (replay_id, group_id, standing, part) IN (
-        SELECT replay_id, group_id, standing, part FROM letter_tallies WHERE part <> 0 AND NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = part)
-        FOR UPDATE SKIP LOCKED)
-    RETURNING replay_id, group_id, standing, letters, pruned)
-INSERT INTO letter_tallies (replay_id, group_id, standing, letters, pruned, part)
-SELECT replay_id, group_id, standing, sum(letters), sum(pruned), 0 FROM gone GROUP BY replay_id, group_id, standing ORDER BY replay_id, group_id, standing
-ON CONFLICT (replay_id, group_id, standing, part) DO UPDATE SET letters = letter_tallies.letters + excluded.letters, pruned = letter_tallies.pruned + excluded.pruned;
-
--- name: fold_letter_trend
-WITH gone AS (DELETE FROM letter_trend WHERE (group_id, hour, part) IN (
-        SELECT group_id, hour, part FROM letter_trend WHERE part <> 0 AND NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE pid = part)
-        FOR UPDATE SKIP LOCKED)
-    RETURNING group_id, hour, letters)
-INSERT INTO letter_trend (group_id, hour, letters, part)
-SELECT group_id, hour, sum(letters), 0 FROM gone GROUP BY group_id, hour ORDER BY group_id, hour
-ON CONFLICT (group_id, hour, part) DO UPDATE SET letters = letter_trend.letters + excluded.letters;
-
 -- name: has_dead_workers
 SELECT EXISTS (SELECT 1 FROM workers WHERE expires_at < $1);
 

@@ -51,6 +51,16 @@ DELETE FROM attempts WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1
 -- A file has no partitions.
 SELECT ?1 IS NULL;
 
+-- name: fold_tallies
+-- All connections to a file count in the same rows: there is nothing to add up, here and in the next two.
+UPDATE tallies SET jobs = jobs WHERE false;
+
+-- name: fold_letter_tallies
+UPDATE letter_tallies SET letters = letters WHERE false;
+
+-- name: fold_letter_trend
+UPDATE letter_trend SET letters = letters WHERE false;
+
 -- name: prune_jobs
 DELETE FROM jobs WHERE id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
     WHERE status = ?2 AND finished_at < ?3)

@@ -35,6 +35,8 @@ class UpkeepTests(ShopTests):
         agree(pruned, {"failed": 3, "runs": 0})
 
         agree(store.apply(upkeep_sql.tend_attempts(now=shop.clock.wall())), [[0]])
+        folds = (upkeep_sql.fold_tallies, upkeep_sql.fold_letter_tallies, upkeep_sql.fold_letter_trend)
+        agree(store.apply(*(fold() for fold in folds)), [[], [], []])
         agree(statuses(store), {"failed": 1})
         agree([letter.job for letter in shop.rd.letters.list().letters], [4])
         agree(shop.rd.runs.report(run).total, 1)
