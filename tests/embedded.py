@@ -77,6 +77,11 @@ def read_rows(tables: Redrive | Store, sql: str, parameters: Parameters = ()) ->
         return db.execute(sql, parameters).fetchall()
 
 
+def table_rows(tables: Redrive | Store, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
+    """Return what a table holds, for tests of that itself: that something is nowhere, or the same in another database."""
+    return read_rows(tables, f"SELECT {columns} FROM {table} ORDER BY {'1' if columns == '*' else columns}")
+
+
 def change_rows(tables: Redrive | Store, sql: str, parameters: Parameters = ()) -> None:
     """Change tables by one statement, in a transaction of its own."""
     with changing(tables) as db:

@@ -14,9 +14,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from redrive import connect, telemetry
+from redrive.store.statements import reports as report_sql
 from redrive.store.statements import workers as worker_sql
 from tests.e2e.shell import Shell, free_ports, until
 
+OUTCOMES = ("ok", "retry", "hold", "dead", "crashed", "cancelled", "skipped")
 BUSY = """
 from redrive import Backoff, Pipeline, RetryPolicy, stage
 
@@ -75,10 +77,10 @@ def test_one_scrape_has_the_exact_sum_of_all_processes_also_of_one_that_was_kill
 
         found = scrape(port)
         stored = {
-            (str(outcome), str(name)): int(str(count))
-            for outcome, name, count in rd.store.read(  # type: ignore[attr-defined]
-                "SELECT outcome, stage, count(*) FROM attempts JOIN lanes ON lanes.id = lane_id GROUP BY 1, 2"
-            )
+            (outcome, row.stage): count
+            for row in rd.store.query(report_sql.stage_reliability(pipeline="busy"))
+            for outcome in OUTCOMES
+            if (count := getattr(row, outcome))
         }
         err = stopped(ran)
 

@@ -19,6 +19,7 @@ from redrive.cli.commands import worker as worker_command
 from redrive.cli.commands.worker import connect_when_started
 from redrive.engine.worker.worker import RESEND_SECONDS
 from redrive.errors import StoreUnavailableError
+from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
 from tests.databases import Schemas
 from tests.e2e.shell import Shell, free_ports, until
@@ -458,7 +459,8 @@ def test_two_processes_share_a_database_and_every_effect_takes_place_once(
     shell.write("items.jsonl", *range(200))
     assert shell("migrate").code == 0
     workers = [shell.start("worker", "notes_flow:notes", "--concurrency", "4") for _ in range(2)]
-    until(lambda: _count(effects, "count(*)", of=f"{schema}.workers") == 2, workers[0])
+    with connect(fresh) as rd:
+        until(lambda: len(rd.store.query(worker_sql.workers())) == 2, workers[0])
     assert shell("submit", "notes_flow:notes", "--file", "items.jsonl").code == 0
 
     until(lambda: _count(effects, "count(*)") >= 50, workers[0])
@@ -477,10 +479,9 @@ def test_two_processes_share_a_database_and_every_effect_takes_place_once(
     assert _count(effects, "count(DISTINCT process)") == 2
 
 
-def _count(db: psycopg.Connection[tuple[object, ...]], what: str, of: str = "effects") -> int:
-    row = db.execute(f"SELECT {what} FROM {of}").fetchone()
-    assert row is not None
-    return int(str(row[0]))
+def _count(db: psycopg.Connection[tuple[object, ...]], what: str) -> int:
+    ((found,),) = db.execute(f"SELECT {what} FROM effects").fetchall()
+    return int(str(found))
 
 
 def test_a_file_is_moved_to_a_server(run: Run, shell: Shell, schemas: Schemas) -> None:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from redrive import connect
 
 STAGES = """
 import os
@@ -50,8 +50,8 @@ def run(folder: Path, *, stages: str, stage: str) -> subprocess.CompletedProcess
 
 
 def jobs_in(folder: Path) -> int:
-    with closing(sqlite3.connect(folder / "jobs.db")) as db:
-        return int(db.execute("SELECT count(*) FROM jobs").fetchone()[0])
+    with connect(folder / "jobs.db") as rd:
+        return sum(rd.jobs.counts().values())
 
 
 @pytest.mark.parametrize(

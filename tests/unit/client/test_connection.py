@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -193,9 +192,9 @@ def test_where_the_jobs_live(
     with connect(url.format(here=tmp_path) if url else None):
         pass
 
-    db = sqlite3.connect(tmp_path / made)
-    assert db.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
-    db.close()
+    assert (tmp_path / made).is_file()
+    with connect(tmp_path / made) as found:
+        assert found.jobs.counts() == {}
 
 
 def test_a_second_worker_takes_over_what_a_dead_one_held(rd: Redrive, address: Address) -> None:

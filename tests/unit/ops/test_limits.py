@@ -13,13 +13,13 @@ from redrive.core.limit_state import LimitState, Share
 from redrive.engine.replay.rules import record_rules
 from redrive.errors import RedriveError, StoreUnavailableError
 from redrive.ops import limits
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, operations
 from redrive.ops.checkup.work import check_work
 from redrive.ops.jobs.explain import explain
 from redrive.store.protocol import Store
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import workers as worker_sql
-from tests.embedded import read_rows
 from tests.unit.build import one_stage, work
 
 ANN = Actor("ann", "too slow")
@@ -76,11 +76,11 @@ def test_other_numbers_hold_until_they_are_set_again(known: Redrive, store: Stor
 
     known.submit_many(PIPELINE, range(12))
     work(store, PIPELINE)
-    times = [float(str(row[0])) for row in read_rows(store, "SELECT started_at FROM attempts ORDER BY 1")]
-    assert times[-1] - times[0] >= 9.9
+    times = [each.started_at for job in range(1, 13) for each in store.query(job_sql.attempts(job=job))]
+    assert max(times) - min(times) >= 9.9
 
     assert known.limits.set("openai").rate == "500/min"
-    assert [row[0] for row in read_rows(store, "SELECT verb FROM operations")] == ["set", "set"]
+    assert [each.verb for each in operations(store)] == ["set", "set"]
 
 
 def test_a_paused_limit_lets_nothing_start_and_is_seen_everywhere(known: Redrive, store: Store) -> None:

@@ -30,7 +30,7 @@ from redrive.store import location
 from redrive.store.records import Call
 from redrive.store.sqlite import backup as backups
 from redrive.testing import VirtualClock
-from tests.embedded import change_rows, read_rows
+from tests.embedded import change_rows, table_rows
 from tests.unit.build import work
 
 ANN = Actor("ann", "a test")
@@ -232,7 +232,7 @@ def ended(rd: Redrive, count: int) -> None:
 
 
 def rows(rd: Redrive, table: str) -> int:
-    return int(str(read_rows(rd.store, f"SELECT count(*) FROM {table}")[0][0]))
+    return len(table_rows(rd, table))
 
 
 def test_pruning_takes_bounded_steps_and_leaves_nothing_behind(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -13,11 +12,12 @@ from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.runs.ending import RunStatusDriver
 from redrive.engine.runs.runs import RunOptions
 from redrive.errors import RunError
+from redrive.ops.audit import operations
 from redrive.ops.jobs.inspect import JobFilter, list_jobs
 from redrive.store.protocol import Store
 from redrive.store.statements import jobs as job_sql
 from redrive.testing import VirtualClock
-from tests.embedded import change_rows, read_rows
+from tests.embedded import change_rows
 from tests.inline import at_once
 from tests.unit.build import bounded, jobs, rows, work
 
@@ -45,11 +45,10 @@ def decide(store: Store, clock: VirtualClock) -> int:
 
 
 def verbs(store: Store) -> list[tuple[object, ...]]:
-    rows = read_rows(
-        store,
-        "SELECT verb, subject_kind || ' ' || subject_id, actor, reason, change FROM operations ORDER BY id",
-    )
-    return [(*row[:4], json.loads(row[4])["after"]) for row in rows]
+    return [
+        (each.verb, each.subject, each.actor, each.reason, (each.change or {})["after"])
+        for each in operations(store)
+    ]
 
 
 def test_a_paused_run_starts_nothing_until_it_is_resumed(
@@ -203,14 +202,14 @@ def test_a_replay_of_the_letters_of_a_run_takes_only_those(
 ) -> None:
     one, _ = rd.runs.open(SHOP, [-1, -2]).id, rd.runs.open(SHOP, [-3]).id
     work(store, SHOP)
-    rd.replays.start(run=one, actor="ann")
+    replay = rd.replays.start(run=one, actor="ann").id
 
     async def scene() -> None:
         driver = ReplayDriver(store, [SHOP], clock, name=lambda: "w1", ask_store=at_once)
-        while read_rows(store, "SELECT 1 FROM replays WHERE status = 'marking'"):
+        while rd.replays.status(replay).status == "marking":
             driver.drive()
 
     bounded(scene())
-    assert read_rows(store, "SELECT DISTINCT run_id FROM dead_letters WHERE replay_id IS NOT NULL") == [
-        (one,)
-    ]
+    marked = {each.id for each in rd.letters.list().letters if each.replay == replay}
+    assert marked == {each.id for each in rd.letters.list(run=one).letters}
+    assert len(marked) == 2

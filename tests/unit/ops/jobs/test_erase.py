@@ -17,7 +17,7 @@ from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import check_erasable, erase
 from redrive.ops.letters.edit import edit
 from redrive.store.statements import release as release_sql
-from tests.embedded import read_rows
+from tests.embedded import table_rows
 
 ANN = Actor("ann", "asked to")
 SECRET = "the-quick-brown-fox"
@@ -46,7 +46,7 @@ def work(rd: Redrive, text: str) -> int:
 
 def kept(rd: Redrive) -> str:
     tables = ("jobs", "job_values", "edits", "dead_letters", "letter_facts", "attempts", "operations")
-    return "".join(str(read_rows(rd, f"SELECT * FROM {table}")) for table in tables)
+    return "".join(str(table_rows(rd, table)) for table in tables)
 
 
 @pytest.mark.parametrize("start", ["good ", "bad "])

@@ -16,6 +16,7 @@ from redrive.errors import (
     NotOwnerError,
     ReplayRefusedError,
 )
+from redrive.ops.audit import operations
 from redrive.ops.breakers import move
 from redrive.ops.jobs import retry as retrying
 from redrive.ops.jobs.erase import erase
@@ -23,11 +24,13 @@ from redrive.ops.jobs.facts import job_facts
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import freeze
+from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay.validation import validate
 from redrive.store.protocol import Store
 from redrive.store.records import NewJob, Step
+from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import VirtualClock
-from tests.embedded import changing, read_rows
+from tests.embedded import changing
 from tests.unit.build import work
 from tests.unit.engine.replay.shop import BY, Shop
 
@@ -84,11 +87,9 @@ def test_evidence_opens_the_way_for_operators(strict: Shop) -> None:
     strict.work()
 
     assert strict.counts() == {"resolved": 1}
-    log = read_rows(
-        strict.store,
-        "SELECT actor, verb, subject_kind || ' ' || subject_id, reason FROM operations ORDER BY id",
-    )
-    assert log == [("ann", "retry", "letter 1", BY.reason)]
+    (logged,) = operations(strict.store)
+    assert (logged.actor, logged.verb, logged.subject) == ("ann", "retry", "letter 1")
+    assert logged.reason == BY.reason
 
 
 def test_a_retry_of_what_does_not_exist_or_does_not_fit_is_refused(shop: Shop) -> None:
@@ -115,9 +116,9 @@ def test_an_edited_value_is_what_the_retry_starts_with_and_the_original_stays_on
         db.execute(edit, (b"0", b"41"))
         db.execute(edit, (b"41", large))
     retry_job(shop.store, 1, BY)
-    with changing(shop.store) as db:
-        assert db.execute("SELECT input, input_from FROM jobs").fetchone() == (None, 2)
-        assert db.execute("SELECT value FROM job_values").fetchone() == (large,)
+    assert shop.store.query(transfer_sql.exported_values(job=1)) == [(b"0", large)]
+    kept = shop.store.query(transfer_sql.exported_edits(job=1, letter=1))
+    assert [(each.before, each.after) for each in kept] == [(b"0", b"41"), (b"41", large)]
 
 
 def test_an_erased_job_comes_back_only_with_a_new_value(shop: Shop) -> None:
@@ -181,7 +182,7 @@ def test_a_letter_whose_evidence_is_taken_back_meanwhile_is_not_retried(
         retry_job(strict.store, 1, BY)
 
     assert strict.counts() == {"triaged": 1}
-    assert read_rows(strict.store, "SELECT verb FROM operations") == [("triage",)]
+    assert [each.verb for each in operations(strict.store)] == ["triage"]
 
 
 def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(store: Store, clock: VirtualClock) -> None:
@@ -190,7 +191,7 @@ def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(store: Store, c
     shop.fail(3)
     with changing(shop.store) as db:
         db.execute("UPDATE jobs SET input = ? WHERE id = 2", (b'"no number"',))
-    before = read_rows(shop.store, "SELECT * FROM dead_letters")
+    before = [get_letter(shop.store, each) for each in (1, 2, 3)]
 
     blind = validate(shop.store, SHOP, pipelines={})
     found = validate(shop.store, SHOP, pipelines=by_name([shop.pipeline]))
@@ -203,7 +204,7 @@ def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(store: Store, c
     assert validate(shop.store, SHOP, pipelines={}).is_fine
     with changing(shop.store) as db:
         db.execute("UPDATE dead_letters SET state = 'open', evidence = NULL, is_safe = 0")
-    assert read_rows(shop.store, "SELECT * FROM dead_letters") == before
+    assert [get_letter(shop.store, each) for each in (1, 2, 3)] == before
 
 
 def test_a_dry_run_knows_renamed_stages_taken_keys_changed_settings_and_open_breakers(

@@ -13,8 +13,9 @@ from redrive.errors import ReplayRefusedError, SerializationError
 from redrive.ops.letters import bulk_edit
 from redrive.ops.letters.freeze import FrozenSet
 from redrive.ops.letters.reasons import Reason
+from redrive.store.statements import letters as letter_sql
 from tests.databases import Address
-from tests.embedded import changing, read_rows
+from tests.embedded import changing
 from tests.unit.ops.letters.edited_orders import SHOP, Order
 
 PATCH = b'[{"op": "replace", "path": "/amount", "value": 5}]'
@@ -48,7 +49,14 @@ def unfit(problem: str) -> Reason:
 
 
 def edited(rd: Redrive) -> list[int]:
-    return [row[0] for row in read_rows(rd, "SELECT letter_id FROM edits ORDER BY id")]
+    """Return the edited letters, in the order of the edits."""
+    letters = [each.id for each in rd.letters.list().letters]
+    found = [
+        (edit.id, each)
+        for each in letters
+        for edit in rd.store.query(letter_sql.edits_of_letter(letter=each))
+    ]
+    return [each for _, each in sorted(found)]
 
 
 @pytest.mark.parametrize("change", [{"patch": PATCH}, {"function": mend}])

@@ -12,14 +12,15 @@ from redrive import ConfigurationError, Pipeline, Redrive
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, release_steps
 from redrive.errors import LetterNotFoundError, ReplayRefusedError, SerializationError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, operations
 from redrive.ops.jobs.erase import erase
 from redrive.ops.letters import triage
 from redrive.ops.letters.document import difference
 from redrive.ops.letters.edit import _editable, commit, draft, edit, value_for_edit
 from redrive.ops.letters.freeze import freeze
 from redrive.store.statements import release as release_sql
-from tests.embedded import change_rows, read_rows
+from redrive.store.statements import transfer as transfer_sql
+from tests.embedded import change_rows
 from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, pay, take, value
 
 __all__ = ["letter"]
@@ -30,11 +31,12 @@ def replay(rd: Redrive, *, from_start: bool = False) -> str:
     first = rd.store.lanes("shop", ["take", "pay"])[0] if from_start else None
     assert rd.store.apply(*release_steps(rd.store, batch, replay=None, first_lane=first, now=0.0))
     rd.work([SHOP], until_idle=True)
-    return str(read_rows(rd, "SELECT status FROM jobs")[0][0])
+    return rd.job(1).status
 
 
 def edits(rd: Redrive) -> list[tuple[Any, ...]]:
-    return read_rows(rd, "SELECT part, before, after, actor FROM edits ORDER BY id")
+    found = rd.store.query(transfer_sql.exported_edits(job=1, letter=1))
+    return [(each.part, each.before, each.after, each.actor) for each in found]
 
 
 def test_the_first_view_is_redacted_and_the_raw_one_beside_it(rd: Redrive, letter: int) -> None:
@@ -54,7 +56,8 @@ def test_an_edit_waits_for_the_replay_that_starts_with_it(rd: Redrive, letter: i
     assert "ann@example.com" not in done.diff
     ((part, before, after, actor),) = edits(rd)
     assert (part, actor, json.loads(before)["amount"], json.loads(after)["amount"]) == ("input", "ann", 0, 5)
-    ((original,),) = read_rows(rd, "SELECT input FROM jobs")
+    original = rd.store.query(transfer_sql.exported_values(job=1))[0].input
+    assert original is not None
     assert json.loads(original)["amount"] == 0
     assert replay(rd) == "complete"
 
@@ -241,9 +244,9 @@ def test_what_changes_only_where_it_is_redacted_is_said_without_showing_it(rd: R
     done = edit(rd.store, letter, ANN, value=value(amount=0, email="bob@example.com"))
 
     assert done.diff == "(1 change is redacted: /email)"
-    change = read_rows(rd, "SELECT verb, subject_kind || ' ' || subject_id, letters, change FROM operations")
-    assert change[0][:3] == ("edit", "letter 1", 1)
-    assert "example.com" not in change[0][3]
+    (logged,) = operations(rd.store)
+    assert (logged.verb, logged.subject, logged.letters) == ("edit", "letter 1", 1)
+    assert "example.com" not in str(logged.change)
 
 
 def test_an_edit_says_what_it_lacks(rd: Redrive, letter: int) -> None:

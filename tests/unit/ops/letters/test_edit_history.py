@@ -13,13 +13,12 @@ import pytest
 from redrive import ConfigurationError, Redrive, connect
 from redrive.engine.pipeline.codec import codec_for
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, operations
 from redrive.ops.jobs.erase import erase
 from redrive.ops.letters.document import changed_places, unknown_fields
 from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.edit_history import edit_history
 from tests.databases import Address
-from tests.embedded import read_rows
 from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, value
 
 __all__ = ["letter"]
@@ -36,8 +35,7 @@ def restart(rd: Redrive) -> None:
 
 
 def changes(rd: Redrive) -> list[Any]:
-    rows = read_rows(rd, "SELECT change FROM operations WHERE verb = 'edit' ORDER BY id")
-    return [json.loads(change) for (change,) in rows]
+    return [each.change for each in operations(rd.store) if each.verb == "edit"]
 
 
 def test_edits_tell_who_when_which_part_and_the_redacted_difference(rd: Redrive, letter: int) -> None:

@@ -16,7 +16,7 @@ from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, obstacle_to, release_steps, start_value
 from redrive.errors import ReplayRefusedError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, operations
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.facts import Attempt
@@ -25,12 +25,13 @@ from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
+from redrive.ops.letters.letter import get_letter
 from redrive.sinks.base import SunkLetter
 from redrive.store.statements import release as release_sql
 from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import virtual_time
 from tests.databases import Address
-from tests.embedded import read_rows
+from tests.embedded import table_rows
 
 ANN = Actor("ann", "a test")
 THEN = "2020-01-01T00:00:00Z"
@@ -134,7 +135,7 @@ def replay(rd: Redrive, *, from_start: bool = False) -> str:
     first = rd.store.lanes("shop", ["take", "check"])[0] if from_start else None
     assert rd.store.apply(*release_steps(rd.store, batch, replay=None, first_lane=first, now=0.0)) is not None
     rd.work([SHOP], until_idle=True)
-    return str(read_rows(rd, "SELECT status FROM jobs WHERE id = 1")[0][0])
+    return rd.job(1).status
 
 
 def test_a_line_tells_the_whole_story_without_values(here: Redrive) -> None:
@@ -251,7 +252,7 @@ def test_a_letter_is_brought_in_once_and_can_be_looked_at(here: Redrive, there: 
     assert cast("dict[str, Any]", story.letters[0].sanitized_context)["imported"]["attempts"] == 2
     assert freeze(there.store, ALL).by_state == {"open": 2}
     assert inspect.counts(there.store)[("shop", "check")] == {"failed": 2}
-    log = read_rows(there, "SELECT verb, subject_kind || ' ' || subject_id, letters FROM operations")
+    log = [(each.verb, each.subject, each.letters) for each in operations(there.store)]
     assert log == [("import", f"origin {json.loads(exported[0])['origin']}", 2)]
 
 
@@ -298,7 +299,7 @@ def test_a_letter_without_values_is_replayed_once_an_edit_supplies_them(
         edit(there.store, 1, ANN, patch=b"[]")
     edit(there.store, 1, ANN, value=json.dumps("g" * size).encode(), pipeline=SHOP)
 
-    assert read_rows(there, "SELECT erased_at FROM jobs") == [(None,)]
+    assert inspect.job_details(there.store, 1).facts.erased_at is None
     assert replay(there, from_start=True) == "erased"
     assert replay(there) == "complete"
     assert there.job(1).result() == "g" * size
@@ -331,7 +332,8 @@ def test_a_lane_that_is_there_keeps_its_place(here: Redrive, there: Redrive) -> 
 
     import_letters(there.store, [changed(lines(here)[0], "job.position", 0)], ANN)
 
-    assert read_rows(there, "SELECT stage, position FROM lanes ORDER BY id") == [("take", 0), ("check", 1)]
+    (told,) = lines(there)
+    assert (json.loads(told)["job"]["stage"], json.loads(told)["job"]["position"]) == ("check", 1)
 
 
 @pytest.mark.parametrize(
@@ -425,13 +427,11 @@ def test_what_others_wrote_is_redacted_again_and_cut(here: Redrive, there: Redri
 
     assert import_letters(there.store, [line], ANN).made == 1
 
-    stored = str(read_rows(there, "SELECT * FROM dead_letters")) + str(
-        read_rows(there, "SELECT error_message, key FROM jobs")
-    )
+    stored = f"{table_rows(there, 'dead_letters')} {table_rows(there, 'jobs', 'error_message, key')}"
     assert "hunter2" not in stored
     assert "example.com" not in stored
     assert "a-value-of-theirs" not in stored
-    assert len(read_rows(there, "SELECT message FROM letters")[0][0]) <= 2_048
+    assert len(get_letter(there.store, 1).message) <= 2_048
 
 
 def test_a_context_that_is_too_large_is_left_out(here: Redrive, there: Redrive) -> None:
@@ -464,7 +464,7 @@ def test_a_long_import_goes_in_steps(here: Redrive, there: Redrive, monkeypatch:
     monkeypatch.setattr(imports, "STEP", 2)
 
     assert import_letters(there.store, lines(here), ANN).made == 5
-    assert [row[0] for row in read_rows(there, "SELECT letters FROM operations")] == [2, 2, 1]
+    assert [each.letters for each in operations(there.store)] == [2, 2, 1]
 
 
 def test_a_letter_that_somebody_else_brings_in_at_the_same_time_is_known(

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
+from redrive.ops.audit import operations
 from redrive.ops.letters import job_values
 from redrive.store.records import Call
-from tests.embedded import read_rows
+from redrive.store.statements import replays as replay_sql
 
 SECRET = "correct horse"
 """Looks like nothing that a pattern knows."""
@@ -35,10 +36,9 @@ def _two_failed_jobs(rd: Redrive) -> None:
 
 def stored(rd: Redrive) -> str:
     """Return everything that is on record about acts, and what a letter keeps of them."""
-    log = read_rows(
-        rd, "SELECT actor, subject_kind || ' ' || subject_id, reason, change FROM operations ORDER BY id"
-    )
-    notes = read_rows(rd, "SELECT note, why FROM replays")
+    log = [(each.actor, each.subject, each.reason, each.change) for each in operations(rd.store)]
+    replays = rd.store.query(replay_sql.replays(before=1 << 60, pipeline=None, limit=10))
+    notes = [(each.note, each.why) for each in replays]
     evidence = [rd.letters.show(each).letter.evidence for each in (1, 2)]
     return f"{log} {notes} {evidence}"
 

@@ -22,6 +22,7 @@ from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.groups import known_codes, list_groups, resolve_group, trend_of
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.pages import cursor_of, list_letters, position_of
+from redrive.store.statements import letters as letter_sql
 from redrive.testing import VirtualClock
 from tests.embedded import changing, read_rows
 
@@ -78,22 +79,18 @@ def fill(rd: Redrive, count: int = 400) -> None:
 
 def expected(rd: Redrive, which: LetterFilter) -> list[int]:
     """The letters a filter means, found the slow way."""
-    rows = read_rows(
-        rd.store,
-        "SELECT letters.id, pipeline, stage, code, category, fingerprint, state, owner, key, last_failure_at, assignee, is_escalated FROM letters"
-        " JOIN lanes ON lanes.id = lane_id ORDER BY last_failure_at DESC, letters.id DESC",
-    )
-    names = "pipeline stage code category group state owner key".split()
-    wanted = {place: getattr(which, name) for place, name in enumerate(names, 1)}
+    lines = rd.store.query(letter_sql.letter_lines(ids=[*range(1, 1_000)]))
+    lines.sort(key=lambda line: (line.last_failure_at, line.id), reverse=True)
+    names = "pipeline stage code category group state owner key assignee".split()
+    wanted = {name: getattr(which, name) for name in names if getattr(which, name) is not None}
     return [
-        row[0]
-        for row in rows
-        if all(value is None or row[place] == value for place, value in wanted.items())
-        and (which.since is None or row[9] >= which.since)
-        and (which.until is None or row[9] < which.until)
-        and (which.ids is None or row[0] in which.ids)
-        and (which.assignee is None or row[10] == which.assignee)
-        and (which.escalated is None or row[11] == 1)
+        line.id
+        for line in lines
+        if all(getattr(line, name) == value for name, value in wanted.items())
+        and (which.since is None or line.last_failure_at.timestamp() >= which.since)
+        and (which.until is None or line.last_failure_at.timestamp() < which.until)
+        and (which.ids is None or line.id in which.ids)
+        and (which.escalated is None or line.is_escalated)
     ]
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, cast
 
 import pytest
@@ -11,15 +10,17 @@ import pytest
 from redrive import ConfigurationError, Pipeline, Redrive, RetryPolicy, stage
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, StoreUnavailableError
-from redrive.ops.audit import Actor
+from redrive.ops.audit import Actor, operations
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
+from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.reasons import Reason
 from redrive.ops.letters.triage import ActResult
 from redrive.store.records import Call, Step
+from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import replays as replay_sql
 from redrive.testing import VirtualClock
-from tests.embedded import change_rows, read_rows
+from tests.embedded import change_rows, table_rows
 
 ANN = Actor("ann", "a test")
 ALL = LetterFilter()
@@ -43,23 +44,21 @@ def fail(rd: Redrive, *numbers: int, pipeline: Pipeline = SHOP, **options: Any) 
 
 
 def states(rd: Redrive) -> dict[int, str]:
-    return dict(read_rows(rd, "SELECT id, state FROM dead_letters ORDER BY id"))
+    found = rd.store.query(letter_sql.letter_lines(ids=[*range(1, 100)]))
+    return {each.id: each.state for each in found}
 
 
 def letter(rd: Redrive, number: int = 1) -> dict[str, object]:
-    names = "state diagnosis evidence is_safe assignee replay_id".split()
-    row = read_rows(rd, f"SELECT {', '.join(names)} FROM dead_letters WHERE id = ?", (number,))[0]
-    return dict(zip(names, row, strict=True))
+    found = get_letter(rd.store, number)
+    return {name: getattr(found, name) for name in "state diagnosis evidence is_safe assignee replay".split()}
 
 
 def log(rd: Redrive) -> list[tuple[Any, ...]]:
-    return read_rows(
-        rd, "SELECT verb, subject_kind || ' ' || subject_id, reason, letters FROM operations ORDER BY id"
-    )
+    return [(each.verb, each.subject, each.reason, each.letters) for each in operations(rd.store)]
 
 
 def changes(rd: Redrive) -> list[dict[str, dict[str, object]]]:
-    return [json.loads(row[0]) for row in read_rows(rd, "SELECT change FROM operations ORDER BY id")]
+    return [cast("dict[str, dict[str, object]]", each.change) for each in operations(rd.store)]
 
 
 def only(rd: Redrive, *ids: int) -> FrozenSet:
@@ -81,7 +80,7 @@ def test_a_frozen_set_is_counted_exactly_by_state(rd: Redrive) -> None:
     triage.discard(rd.store, only(rd, 2), ANN)
 
     every = freeze(rd.store, ALL)
-    group = read_rows(rd, "SELECT fingerprint FROM letters WHERE id = 1")[0][0]
+    group = get_letter(rd.store, 1).group
 
     assert (every.count, every.cutoff, every.by_state) == (4, 4, {"open": 3, "discarded": 1})
     assert freeze(rd.store, LetterFilter(pipeline="mill")).count == 1
@@ -176,7 +175,7 @@ def test_another_diagnosis_takes_the_evidence_back(rd: Redrive) -> None:
         "evidence": None,
         "is_safe": 0,
         "assignee": None,
-        "replay_id": None,
+        "replay": None,
     }
     assert changes(rd)[-1]["before"]["evidence"] == "fixed"
 
@@ -242,9 +241,7 @@ def test_what_people_write_is_redacted(rd: Redrive) -> None:
     )
     triage.note(rd.store, only(rd, 1), ANN, text=secret)
 
-    stored = str(read_rows(rd, "SELECT evidence FROM dead_letters")) + str(
-        read_rows(rd, "SELECT * FROM operations")
-    )
+    stored = f"{table_rows(rd, 'dead_letters')} {table_rows(rd, 'operations')}"
     assert "hunter2" not in stored
     assert stored.count("<redacted:password>") >= 4
 
@@ -272,7 +269,7 @@ def test_a_letter_that_a_replay_has_taken_keeps_its_diagnosis_but_may_be_discard
 
     assert kept == ActResult(changed=1, left={Reason("taken", replay=replay): 1})
     assert gone.changed == 1
-    assert letter(rd)["replay_id"] is None
+    assert letter(rd)["replay"] is None
     assert rd.store.query(replay_sql.replay_skips(replay=replay)) == [("discarded", 1)]
     assert rd.store.query(replay_sql.replay_counts(replay=replay)) == [("waiting", 0)]
     assert freeze(rd.store, ALL).by_state == {"triaged": 1, "discarded": 1}
@@ -304,7 +301,7 @@ def test_letters_are_given_to_somebody_and_taken_back(rd: Redrive) -> None:
 
 def test_an_act_on_a_group_is_logged_under_its_name(rd: Redrive) -> None:
     fail(rd, 0)
-    group = read_rows(rd, "SELECT fingerprint FROM letters")[0][0]
+    group = get_letter(rd.store, 1).group
 
     triage.note(rd.store, freeze(rd.store, LetterFilter(group=group)), ANN, text="seen")
 
