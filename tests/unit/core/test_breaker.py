@@ -156,9 +156,9 @@ def test_a_success_never_opens_a_breaker() -> None:
 def test_what_left_the_window_no_longer_counts() -> None:
     state = step.record(RATE, BreakerState(), 0, failed=9)
 
-    assert step.window_totals(RATE, state, 109) == (0, 9)
-    assert step.window_totals(RATE, state, 121) == (0, 0)
-    assert step.record(RATE, state, 121, failed=1).phase is Phase.CLOSED
+    assert step.window_totals(RATE, state, 119) == (0, 9)
+    assert step.window_totals(RATE, state, 120) == (0, 0)
+    assert step.record(RATE, state, 120, failed=1).phase is Phase.CLOSED
 
 
 def test_the_window_forgets_slice_by_slice_and_stays_small() -> None:

@@ -96,8 +96,9 @@ def test_in_larger_steps_more_than_two_in_a_hundred_stop_it() -> None:
     assert turn(bad) == Stop("3 of 125 failed again with the same failure, more than 2%")
 
 
-def test_the_first_letter_of_a_large_step_does_not_decide_for_all_of_them() -> None:
+def test_the_first_letters_of_a_large_step_do_not_decide_for_all_of_them() -> None:
     assert isinstance(turn(Counts(waiting=374, completed=26, replaying=99, same=1)), Wait)
+    assert isinstance(turn(Counts(waiting=374, completed=26, replaying=98, same=2)), Wait)
 
 
 def test_the_rest_is_judged_by_what_has_ended() -> None:
