@@ -115,6 +115,12 @@ def test_when_most_of_it_fails_it_stops_whatever_the_failure() -> None:
     assert isinstance(turn(rest), Stop)
 
 
+def test_most_of_twenty_stop_it_while_others_still_run_but_not_half_of_them_or_most_of_fewer() -> None:
+    assert isinstance(turn(Counts(waiting=474, completed=9, replaying=6, other=11)), Stop)
+    assert isinstance(turn(Counts(waiting=474, completed=10, replaying=6, other=10)), Wait)
+    assert isinstance(turn(Counts(waiting=474, completed=8, replaying=7, other=11)), Wait)
+
+
 def test_another_failure_among_recovered_ones_does_not_stop_it() -> None:
     assert turn(Counts(waiting=494, completed=5, other=1)) == Release(20, NOW)
 
@@ -124,6 +130,14 @@ def test_what_was_pardoned_does_not_stop_it_again() -> None:
     assert turn(stopped, pardoned=stopped) == Release(5, NOW)
     again = Counts(waiting=494, same=2, completed=4)
     assert turn(again, pardoned=stopped) == Stop("1 of 5 failed again with the same failure")
+
+
+def test_after_a_pardon_the_share_is_of_what_has_ended_since() -> None:
+    pardoned = Counts(completed=9_700, same=300)
+    fine = Counts(waiting=5_000, completed=9_798, replaying=WINDOW, same=302)
+    assert isinstance(turn(fine, pardoned=pardoned), Wait)
+    bad = Counts(waiting=5_000, completed=9_797, replaying=WINDOW, same=303)
+    assert turn(bad, pardoned=pardoned) == Stop("3 of 100 failed again with the same failure, more than 2%")
 
 
 def test_a_rate_spreads_the_releases() -> None:
