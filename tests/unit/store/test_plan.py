@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from redrive.store.plan import Continuation
-from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId
-from redrive.testing.conformance.build import advance, retry
+from redrive.store.plan import NOTHING, Continuation, ExchangePlan
+from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, LaneId
+from redrive.testing.conformance.build import advance, child, retry
 
 FETCH, EMBED = LaneId(1), LaneId(2)
 NOW = 100.0
@@ -59,3 +59,15 @@ def test_what_queues_first_is_not_taken() -> None:
     assert not in_place.take(retry(leased(3), at=NOW, crashes=1))
     assert not in_place.take(retry(leased(4), at=NOW + 1))
     assert in_place.take(retry(leased(5), at=NOW))
+
+
+def test_a_child_whose_parent_was_taken_out_of_the_commit_has_no_id() -> None:
+    plan = ExchangePlan[None]("w1", [], NOTHING, now=NOW, token=3)
+    insert = plan.inserting(lambda _db, _child, _now, parent: JobId(parent + 10))
+    kept, gone = child(), child()
+    insert(None, kept, NOW, JobId(1))
+    insert(None, gone, NOW, JobId(2))
+
+    plan.report_children(Exchange(lost=(), broken=(JobId(2),), claimed=()))
+
+    assert (kept.stored, gone.stored) == ([JobId(11)], [])
