@@ -54,6 +54,18 @@ class UniformBatchTests(Scene):
             )
             agree(recorded, [("ok", 1, "abc", began, over, "w1")])
 
+    def test_two_uniform_batches_of_one_commit_are_kept_apart(self, store: Store) -> None:
+        """Each has its own stage and settings."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        store.submit([build.new(lane) for lane in (fetch, review) for _ in range(20)], NOW)
+        configs = {fetch: "of fetch", review: "of review"}
+        held = build.claimed(store, ClaimRequest((review, fetch), 40))
+
+        build.exchange(store, "w1", [ended(one, config=configs[one.lane]) for one in held])
+
+        seen = [build.attempts(store, one.id, "stage", "config") for one in held]
+        agree(seen, [[("review", "of review")]] * 20 + [[("fetch", "of fetch")]] * 20)
+
     def test_of_a_uniform_batch_as_many_continue_as_there_is_room_for_and_the_others_queue(
         self, store: Store
     ) -> None:
@@ -70,6 +82,25 @@ class UniformBatchTests(Scene):
         rest = build.claim(store, review, SIZE, worker="w2", now=NOW + 10 * SIZE)
         inputs = {one.id: (one.lane, one.input) for one in (*answer.claimed, *rest)}
         agree(inputs, {one.id: (review, b'"of %d"' % one.id) for one in batch})
+
+    @pytest.mark.parametrize(
+        "spent", [{"snoozes": 2}, {"suspects": 1}, {"crashes": 1}, {"codes": b'{"NETWORK_RESET":1}'}]
+    )
+    def test_each_of_a_uniform_batch_begins_its_next_stage_with_a_fresh_budget(
+        self, store: Store, spent: dict[str, object]
+    ) -> None:
+        """Whatever it has spent in the one before."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        held = {"status": JobState.QUEUED, "value": None, "outcome": "hold", "burned": False, **spent}
+        build.exchange(store, "w1", [build.settlement(one, **held) for one in batch_of(store, fetch)])
+        done = [build.advance(one, review) for one in build.claim(store, fetch, SIZE)]
+
+        agree(len(build.exchange(store, "w1", done, ClaimRequest((review,), SIZE)).claimed), SIZE)
+
+        store.stop_worker("w1")
+        again = build.claim(store, review, SIZE, worker="w2")
+        seen = {(one.attempt, one.snoozes, one.suspects, one.crashes, one.codes) for one in again}
+        agree((len(again), seen), (SIZE, {(1, 0, 0, 0, None)}))
 
     @pytest.mark.parametrize("fence", ["own", "token", "dispatch"])
     @pytest.mark.parametrize("status", [JobState.COMPLETE, JobState.QUEUED])
