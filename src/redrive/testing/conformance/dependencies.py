@@ -12,7 +12,9 @@ from typing import Any
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.breaker import Breaker
 from redrive.core.limit import Limit
+from redrive.core.limit_state import LimitState, Share
 from redrive.core.policy import RetryPolicy
+from redrive.engine.limits.meter import ENCODE_LIMIT
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import stage
 from redrive.ops.breakers import BreakerEvent, last_breaker_change
@@ -91,6 +93,46 @@ class DependencyTests(ShopTests):
         agree(store.query(worker_sql.keyed_by(lane=lane)), ['["tenant"]'])
         store.apply(worker_sql.drop_keys(lane=lane), worker_sql.drop_leased_keys(lane=lane))
         agree(len(store.query(worker_sql.jobs_without_key(lane=lane, limit=9))), 3)
+
+    def test_a_job_keeps_the_key_that_was_found_first(self, store: Store, shop: ShopScene) -> None:
+        """And gets none that is meant for something else than the keys of its lane."""
+        lane, _ = store.lanes("shop", ["fetch", "pay"])
+        shop.rd.submit_many(shop.pipeline, ["a", "b"])
+        store.apply(worker_sql.set_keyed_by(keyed_by='["tenant"]', lane=lane))
+
+        for keys, keyed_by in (
+            ([(1, '["ann"]')], '["tenant"]'),
+            ([(1, '["bob"]')], '["tenant"]'),
+            ([(2, '["eve"]')], '["origin"]'),
+        ):
+            store.apply(worker_sql.put_keys(keys=keys, lane=lane, keyed_by=keyed_by))
+
+        agree(store.query(worker_sql.keys_of_jobs(ids=[1, 2])), [(1, '["ann"]')])
+
+    def test_the_limit_of_a_key_is_forgotten_unless_somebody_needs_it(
+        self, store: Store, shop: ShopScene
+    ) -> None:
+        """An operator has set something, the dependency asked for a pause, or a worker that is there has slots of it."""
+        now = shop.clock.wall()
+        states = {
+            "asked": LimitState(paused_until=now + 9_000.0),
+            "burst": LimitState(burst=2.0),
+            "concurrency": LimitState(concurrency=2),
+            "dead": LimitState(shares={"gone": Share(1, 1, now)}),
+            "idle": LimitState(tokens=1.0, at=now),
+            "paused": LimitState(is_paused=True),
+            "rate": LimitState(rate=2.0),
+            "slots": LimitState(shares={"w1": Share(1, 1, now)}),
+        }
+        for key, state in {"": LimitState(), **states}.items():
+            store.apply(worker_sql.add_limit(name="api", key=key, state=ENCODE_LIMIT(state), now=now))
+        fresh = ENCODE_LIMIT(LimitState())
+        store.apply(worker_sql.add_limit(name="api", key="used", state=fresh, now=now + 100.0))
+
+        store.apply(worker_sql.drop_old_limits(before=now + 50.0))
+
+        kept = ["", "asked", "burst", "concurrency", "paused", "rate", "slots", "used"]
+        agree([row.key for row in store.query(worker_sql.limits())], kept)
 
     def test_a_breaker_opens_holds_is_moved_by_hand_and_is_on_record(
         self, store: Store, shop: ShopScene
