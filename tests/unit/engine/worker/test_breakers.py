@@ -209,6 +209,39 @@ def test_a_change_that_never_gets_through_is_left_to_the_next_time(
     assert shared.standing(OPEN).state == BreakerState()
 
 
+def test_what_is_noted_while_others_are_written_is_written_the_next_time(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breakers = SharedBreakers(store, [OPEN])
+    swap = store.swap_breaker
+
+    def meanwhile(*given: object) -> bool:
+        breakers.note(OPEN, Evidence.DOWN)
+        return swap(*given)  # type: ignore[arg-type]
+
+    breakers.note(OPEN, Evidence.DOWN)
+    with monkeypatch.context() as busy:
+        busy.setattr(store, "swap_breaker", meanwhile)
+        breakers.flush(1.0)
+    breakers.flush(2.0)
+
+    assert breakers.standing(OPEN).state.failures == 2
+
+
+def test_only_an_opening_has_a_code(store: SqliteStore) -> None:
+    """Also if a call that proved the dependency alive has one: of a batch, single items may have failed."""
+    one = Breaker("one", consecutive=1, open_for=5)
+    breakers = SharedBreakers(store, [one])
+    probes = Probes(store, {}, breakers)
+    breakers.note(one, Evidence.DOWN, "NETWORK_REFUSED")
+    breakers.flush(1.0)
+    assert probes.take(one, 10.0, "probe")
+    probes.end(one, 11.0, "probe", Evidence.ALIVE, "BAD_INPUT")
+
+    changes = store.read("SELECT after, code FROM breaker_changes ORDER BY id")
+    assert changes == [("open", "NETWORK_REFUSED"), ("half_open", None), ("closed", None)]
+
+
 def test_one_name_means_one_configuration(store: SqliteStore) -> None:
     with pytest.raises(ConfigurationError, match="two ways"):
         SharedBreakers(store, [OPEN, Breaker("api", consecutive=9)])

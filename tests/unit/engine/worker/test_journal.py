@@ -116,6 +116,38 @@ def test_the_starts_of_a_breaker_widen_no_limit_of_a_lane(scene: Scene) -> None:
     assert limits == {scene.lanes[0]: 1, scene.lanes[1]: 0}
 
 
+def test_what_is_found_again_takes_its_room_from_what_is_claimed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = scene.claimed()
+    wanted: list[ClaimRequest] = []
+    exchange = scene.store.exchange
+
+    def spy(worker: str, done: list[Settlement], want: ClaimRequest, *, now: float, token: int) -> Exchange:
+        wanted.append(want)
+        return exchange(worker, done, want, now=now, token=token)
+
+    monkeypatch.setattr(scene.probes, "recover", lambda *_args, **_named: [one])
+    monkeypatch.setattr(scene.store, "exchange", spy)
+    lanes = (scene.lanes[2], one.lane)
+    scene.commit(ClaimRequest(lanes, 3, {one.lane: 1, scene.lanes[2]: 2}, slots=2))
+
+    assert wanted[0] == ClaimRequest(lanes, 2, {one.lane: 0, scene.lanes[2]: 2}, slots=1)
+
+
+def test_a_job_that_is_released_frees_its_probe_at_once(scene: Scene) -> None:
+    one, now = scene.claimed(), scene.clock.wall()
+    scene.breakers.note(API, Evidence.DOWN)
+    scene.breakers.flush(now)
+    now += 10
+    assert scene.probes.assign(one.id, API, now, "one")
+    scene.probes.drop(one.id, API)
+
+    scene.journal.release([one], now)
+
+    assert scene.probes.take(API, now, "another")
+
+
 @pytest.mark.parametrize("end", ["settled", "cleared"])
 def test_only_refusals_in_a_row_and_in_one_life_leave_out_what_is_written_beside_the_job(
     scene: Scene, end: str
@@ -132,6 +164,22 @@ def test_only_refusals_in_a_row_and_in_one_life_leave_out_what_is_written_beside
     assert again.outcome == "dead"
     (reduced,) = scene.refuse(one)
     assert (reduced.outcome, reduced.notes) == ("ok", None)
+
+
+def test_a_job_that_could_not_be_settled_is_not_released_by_a_later_life(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = settlement(scene.claimed())
+    for _ in range(3):
+        scene.refuse(one)
+    applied: list[Step] = []
+    monkeypatch.setattr(scene.store, "apply", lambda *steps: applied.extend(steps))
+
+    scene.journal.clear()
+    scene.clock.advance(RELEASE_SECONDS + 1)
+    scene.commit(ClaimRequest((), 0))
+
+    assert applied == []
 
 
 def test_a_job_that_cannot_be_settled_is_released_once_after_a_pause(

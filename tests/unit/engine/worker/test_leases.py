@@ -10,7 +10,7 @@ import pytest
 from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import ClaimRequest, NewJob
+from redrive.store.records import ClaimRequest, NewJob, Renewal
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import jobs as job_sql
 from redrive.testing import VirtualClock
@@ -94,6 +94,22 @@ def test_after_an_outage_nobody_is_reaped_before_everybody_could_come_back(
     scene.beat(3)
 
     assert not scene.is_given_back
+
+
+def test_a_renewal_that_took_long_is_made_again_with_the_time_of_its_answer(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew, delays = scene.store.renew, iter([LEASE / 3 + 1, 0.0])
+
+    def slow(worker: str, now: float, lease: float) -> Renewal:
+        scene.clock.advance(next(delays))
+        return renew(worker, now, lease)
+
+    monkeypatch.setattr(scene.store, "renew", slow)
+    scene.leases.beat("alive")
+
+    ends = scene.store.read("SELECT expires_at FROM workers WHERE id = 'alive'")
+    assert ends == [(scene.clock.wall() + LEASE,)]
 
 
 def test_a_wall_clock_that_jumps_reaps_nobody(scene: Scene) -> None:
