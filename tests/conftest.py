@@ -15,11 +15,13 @@ import typer.main
 from hypothesis import HealthCheck, settings
 
 from redrive import Redrive, connect
+from redrive.store.postgres import connection
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from tests import statement_record, tracing
 from tests.databases import DIALECTS, Address, Schemas, server_of
+from tests.kept_connections import KeptConnection
 from tools import pytest_requirements
 
 # A slow machine is no failure, so there is no deadline; `ci` draws the same examples in every run.
@@ -83,6 +85,7 @@ def schemas(testrun_uid: str, worker_id: str) -> Generator[Schemas]:
     """Schemas on a PostgreSQL server that all processes of the run share."""
     made = Schemas(server_of(testrun_uid), worker_id)
     yield made
+    KeptConnection.end_all()
     made.close()
 
 
@@ -98,6 +101,8 @@ def address(dialect: str, tmp_path: Path, request: pytest.FixtureRequest) -> Add
     if dialect == "sqlite":
         return lambda name: str(tmp_path / f"{name}.db")
     schemas: Schemas = request.getfixturevalue("schemas")
+    # How connections begin and end is what the store's own tests are about.
+    request.getfixturevalue("monkeypatch").setattr(connection, "WatchedConnection", KeptConnection)
     return cache(schemas.address)
 
 

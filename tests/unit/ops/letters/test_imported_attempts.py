@@ -42,9 +42,10 @@ SHOP = Pipeline("shop", [fetch], replay=ReplayRules(evidence="optional"))
 @pytest.fixture
 def here(address: Address, clock: VirtualClock) -> Generator[Redrive]:
     with connect(address("here")) as opened:
-        opened.submit(SHOP, "a")
-        opened.submit(SHOP, "b")
-        opened.work([SHOP], until_idle=True, concurrency=1)
+        # One after the other, so that the letters have the order of their jobs.
+        for text in ("a", "b"):
+            opened.submit(SHOP, text)
+            opened.work([SHOP], until_idle=True, concurrency=1)
         yield opened
 
 
