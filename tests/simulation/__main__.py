@@ -6,7 +6,9 @@ from __future__ import annotations
 import logging
 import sys
 
+from .limited_world import LimitedWorld, limit_breaches
 from .replay_world import ReplayWorld, replay_breaches
+from .test_runs import RunWorld, run_breaches
 from .world import Faults, World, breaches
 
 
@@ -19,7 +21,12 @@ def main(first: int, count: int) -> int:
         world.run()
         replayed = ReplayWorld(seed, faults=Faults(0.04, 0.04, 0.008, 0.01))
         replayed.run()
+        counted = RunWorld(seed)
+        counted.run()
+        limited = LimitedWorld(seed)
+        limited.run()
         found = breaches(world) + breaches(replayed) + replay_breaches(replayed)
+        found += run_breaches(counted) + limit_breaches(limited)
         bad += bool(found)
         for breach in found:
             sys.stdout.write(f"seed {seed}: {breach}\n")

@@ -14,7 +14,7 @@ from redrive.store.statements import workers as worker_sql
 from .limited_world import LimitedWorld, limit_breaches
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_service_never_sees_more_than_its_limit(seed: int) -> None:
     world = LimitedWorld(seed)
     world.run()
