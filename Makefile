@@ -139,13 +139,14 @@ bench: setup-dev setup-bench ## Measure redrive beside its peers
 
 # --- Tests ----------------------------------------------------------------------------------------------------------
 
-# Side by side: one mostly computes, the other mostly starts programs and waits for them. What each prints stays together.
+# Side by side: one run mostly computes, the other mostly starts programs and waits for them, and meanwhile one check after the other
+# is made. What each prints stays together; one that fails does not keep the others from their end, but fails the whole.
 .PHONY: test test-measured test-others
 test: export HYPOTHESIS_PROFILE = ci
-test: setup-browser check-static ## Everything CI needs: check, all tests, coverage, requirements
+test: setup-dev setup-browser ## Everything CI needs: check, all tests, coverage, requirements
 	@rm -rf $(RESULTS) .coverage .coverage.*
-	@echo "all tests, in two runs side by side; each prints when it has ended"
-	@$(MAKE) --jobs=2 $(TOGETHER) test-measured test-others
+	@echo "all tests, in two runs, and the checks, side by side; each prints when it has ended"
+	@$(MAKE) --jobs=3 --keep-going $(TOGETHER) test-measured test-others $(STATIC)
 	@$(PY) -m coverage combine --quiet
 	@echo "coverage of the core: all of it"
 	@$(PY) -m coverage report --include='src/redrive/core/*' --fail-under=100
@@ -157,7 +158,7 @@ test-measured:
 	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $(JOBS) $(MEASURED)
 
 test-others:
-	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $(JOBS) $(addprefix --ignore=,$(MEASURED))
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $(JOBS) --dist=loadgroup $(addprefix --ignore=,$(MEASURED))
 
 .PHONY: test-fast
 test-fast: setup-dev ## The unit tests alone

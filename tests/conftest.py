@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -24,9 +25,11 @@ from tests.databases import DIALECTS, Address, Schemas, server_of
 from tests.kept_connections import KeptConnection
 from tools import pytest_requirements
 
-# A slow machine is no failure, so there is no deadline; `ci` draws the same examples in every run.
+# A slow machine is no failure, so there is no deadline; `ci` draws the same examples in every run, for which half of them will do.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None, print_blob=True)
+settings.register_profile(
+    "ci", settings.get_profile("dev"), max_examples=50, derandomize=True, database=None, print_blob=True
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
 
 # A shell ignores SIGINT for what it starts in the background, and whatever a test starts inherits that: no test could interrupt it.
@@ -57,6 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
     statement_record.register(config)
     tracing.register(config)
     config.addinivalue_line("markers", "sqlite: it is about the embedded store alone")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spare the collector of garbage thousands of tests and the libraries that they import, all of which stay to the end."""
+    gc.freeze()
 
 
 @pytest.fixture
