@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plug-in: chooses what is traced for coverage, because tracing doubles the time of a test.
 
-Not traced are tests marked `untraced`: what runs again over a second store, or gives thousands of inputs to a few lines, covers
-nothing that others do not. Nor are the programs that tests start, which run what other tests run in this process, but for those
-of tests marked `traced_programs`. Without coverage this changes nothing.
+The modules of the package are imported before the tests are collected, and only that is traced of it: the rest are mostly imports
+of client libraries. Not traced are tests marked `untraced`: what runs again over a second store, or gives thousands of inputs to a
+few lines, covers nothing that others do not. Nor are the programs that tests start, which run what other tests run in this process,
+but for those of tests marked `traced_programs`. Without coverage this changes nothing.
 """
 
 from __future__ import annotations
 
 import os
+import pkgutil
 import sys
 import threading
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Final
 
 import pytest
+
+import redrive
 
 PROGRAMS: Final = "COVERAGE_PROCESS_CONFIG"
 """The variable by which the programs that a process starts know that they are traced."""
@@ -59,7 +64,18 @@ def untraced_programs() -> Generator[None]:
 
 
 class Tracing:
-    """The hook."""
+    """The hooks."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Import the package, and collect the tests untraced."""
+        if sys.gettrace() is not None:
+            for module in pkgutil.walk_packages(redrive.__path__, "redrive."):
+                # The one to be run is no module of its own.
+                if not module.name.endswith("__main__"):
+                    import_module(module.name)
+        with untraced():
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:

@@ -14,17 +14,19 @@ CODE = "\n".join(
     f"def {name}():\n    return 1" for name in ("here", "again", "started", "started_again", "after")
 )
 TESTS = """
-import subprocess, sys, threading, pytest, code_under_test as code
+import subprocess, sys, threading, pytest
 
 def start(name):
     subprocess.run([sys.executable, "-c", f"import code_under_test as code; code.{name}()"], check=True)
 
 def test_here():
+    import code_under_test as code
     code.here()
     start("started")
 
 @pytest.mark.untraced
 def test_again():
+    import code_under_test as code
     thread = threading.Thread(target=code.again)
     thread.start()
     thread.join()
@@ -32,6 +34,7 @@ def test_again():
 
 @pytest.mark.traced_programs
 def test_programs():
+    import code_under_test as code
     thread = threading.Thread(target=code.after)
     thread.start()
     thread.join()
