@@ -61,9 +61,14 @@ class BreakerStatus(Struct, frozen=True):
     breaker: Breaker
     state: BreakerState
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether calls may start freely."""
+        return self.state.phase is Phase.CLOSED
+
     def holds(self, failure: Failure) -> bool:
         """Return whether this failure is the dependency's and its breaker makes work wait."""
-        if self.state.phase is Phase.CLOSED or self.breaker.mode != "hold":
+        if self.is_closed or self.breaker.mode != "hold":
             return False
         # A call that the breaker itself refused was never made, so it cannot be held against the attempt.
         is_refused = failure.canonical == BREAKER_OPEN.name

@@ -17,7 +17,6 @@ import msgspec
 
 from redrive.errors import ConfigurationError
 from redrive.store.records import (
-    BreakerSwap,
     Child,
     ClaimedJob,
     ClaimRequest,
@@ -26,6 +25,7 @@ from redrive.store.records import (
     LaneId,
     Row,
     Settlement,
+    StateChange,
 )
 
 Db = TypeVar("Db")
@@ -126,7 +126,7 @@ class ExchangePlan(Generic[Db]):
         *,
         now: float,
         token: int,
-        breakers: Sequence[BreakerSwap] = (),
+        breakers: Sequence[StateChange] = (),
     ) -> None:
         self.worker = worker
         self.done = done

@@ -16,7 +16,6 @@ from redrive.store.callers import CallerTransactions
 from redrive.store.maintenance import Maintenance
 from redrive.store.reader import Reader
 from redrive.store.records import (
-    BreakerSwap,
     Call,
     ClaimRequest,
     Exchange,
@@ -25,6 +24,7 @@ from redrive.store.records import (
     PhaseChange,
     Renewal,
     Settlement,
+    StateChange,
     Step,
     SubmittedJob,
     UpcomingWork,
@@ -86,7 +86,7 @@ class Store(Reader, Protocol):
         *,
         now: float,
         token: int,
-        breakers: Sequence[BreakerSwap] = (),
+        breakers: Sequence[StateChange] = (),
     ) -> Exchange:
         """Settle what is done and claim what comes next, in one commit; `token`, new for every call, marks what is claimed.
 

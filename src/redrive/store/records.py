@@ -198,8 +198,8 @@ class PhaseChange(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class BreakerSwap(NamedTuple):
-    """What calls have found about a dependency: the state of its breaker, if that is still `before`, becomes `after`."""
+class StateChange(NamedTuple):
+    """What calls have found about a dependency: the state of its breaker becomes `after`, if it is still `before`."""
 
     after: bytes
     name: str

@@ -42,7 +42,7 @@ from redrive.engine.worker.threads import RunBlocking
 from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError
 from redrive.store.protocol import Store
-from redrive.store.records import BreakerSwap, Child, ClaimRequest, Exchange, LaneId, NewJob, Settlement
+from redrive.store.records import Child, ClaimRequest, Exchange, LaneId, NewJob, Settlement, StateChange
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.faults import EXIT_CODE, Crash
 from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
@@ -148,7 +148,7 @@ class _RecordingStore(SqliteStore):
         *,
         now: float,
         token: int,
-        breakers: Sequence[BreakerSwap] = (),
+        breakers: Sequence[StateChange] = (),
     ) -> Exchange:
         childless = [msgspec.structs.replace(one, children=()) if one.children else one for one in done]
         answer = super().exchange(worker, childless, want, now=now, token=token, breakers=breakers)

@@ -23,7 +23,7 @@ from redrive.core.decide import BreakerStatus
 from redrive.engine.limits.keys import JobKeys, breaker_part
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
-from redrive.store.records import BreakerSwap, JobId, PhaseChange
+from redrive.store.records import JobId, PhaseChange, StateChange
 from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
@@ -73,7 +73,7 @@ class SharedBreakers:
         self._codes: dict[str, str | None] = dict.fromkeys(self._breakers)
         """The code of the last failure of each breaker."""
         self._starts: dict[str, tuple[float | None, int]] = dict.fromkeys(self._breakers, (None, 0))
-        self._collected: dict[str, tuple[int, ...]] = {}
+        self._with_commit: dict[str, tuple[int, ...]] = {}
         """What goes with the commit that is made now."""
         self._counted_for = 0
         self._counted: set[JobId] = set()
@@ -131,15 +131,8 @@ class SharedBreakers:
 
     def standing(self, breaker: Breaker) -> BreakerStatus:
         """Return the breaker with its state as last seen."""
-        return BreakerStatus(breaker, self._state(breaker))
-
-    def is_closed(self, breaker: Breaker) -> bool:
-        """Return whether calls may start freely."""
-        return self._state(breaker).phase is Phase.CLOSED
-
-    def _state(self, breaker: Breaker) -> BreakerState:
         # The breaker of a key may have been forgotten since the caller looked it up.
-        return self._states.get(breaker.name, BreakerState())
+        return BreakerStatus(breaker, self._states.get(breaker.name, BreakerState()))
 
     def opens_in(self, now: float, otherwise: float, *, only: Breaker | None = None) -> float:
         """Return in how many seconds the next breaker that is not closed lets a job through; `otherwise` if none will.
@@ -190,59 +183,48 @@ class SharedBreakers:
         if evidence is Evidence.DOWN:
             self._codes[breaker.name] = code
 
-    def collect(self, now: float) -> list[BreakerSwap]:
-        """Read what others wrote, and return what was found since the last time, to be written with a commit.
+    def flush(self, now: float, *, with_commit: bool = False) -> list[StateChange]:
+        """Read what others wrote, and write what was found since the last time; what cannot be written is kept for later.
 
-        A change of phase is written at once. What cannot be written is kept for later.
+        For a commit that follows, what changes no phase is returned, to be written with it; `written` reports which of it was.
         """
         # A breaker of a key is read when its key is to be claimed: there may be very many of them.
         due = [
             name for name, tally in self._tallies.copy().items() if any(tally) or name not in self._of_keys
         ]
         found = dict(self._store.query(worker_sql.breakers_named(names=due))) if due else {}
-        swaps: list[BreakerSwap] = []
-        self._collected = {}
+        changes: list[StateChange] = []
+        self._with_commit = {}
         for name in due:
             breaker, tally, raw = self._breakers[name], tuple(self._tallies[name]), found.get(name)
             record = _recorder(breaker, now, *tally)
             state = BreakerState() if raw is None else _DECODE(raw)
             after = record(state)
+            is_same = _looks(breaker, after.phase) is _looks(breaker, state.phase)
             if after is state:
                 self._states[name] = state
                 self._forget(name, tally)
-            elif raw is not None and _looks(breaker, after.phase) is _looks(breaker, state.phase):
+            elif with_commit and raw is not None and is_same:
                 self._states[name] = after
-                self._collected[name] = tally
-                swaps.append(BreakerSwap(_ENCODE(after), name, raw))
+                self._with_commit[name] = tally
+                changes.append(StateChange(_ENCODE(after), name, raw))
             elif self.change(breaker, record, code=self._codes[name]):
                 self._forget(name, tally)
         for name in tuple(self.holding):
             self._release_if_closed(name, now)
             self.holding.discard(name)
-        return swaps
+        return changes
 
     def written(self, names: Iterable[str]) -> None:
-        """Forget what was collected about these breakers: it is in the store."""
+        """Forget what was found about these breakers: it was written with a commit."""
         for name in names:
-            self._forget(name, self._collected.pop(name))
+            self._forget(name, self._with_commit.pop(name))
 
     def _forget(self, name: str, tally: tuple[int, ...]) -> None:
         # Calls that have ended meanwhile are for the next time.
         kept = self._tallies[name]
         kept[0] -= tally[0]
         kept[1] -= tally[1]
-
-    def flush(self, now: float) -> None:
-        """Write what was found since the last time, without a commit; what cannot be written is kept for later."""
-        self.written(
-            swap.name
-            for swap in self.collect(now)
-            if self.change(
-                self._breakers[swap.name],
-                _recorder(self._breakers[swap.name], now, *self._collected[swap.name]),
-                code=self._codes[swap.name],
-            )
-        )
 
     def _release_if_closed(self, name: str, now: float) -> None:
         """Release what is held for a closed breaker: whoever closed it released only what was held by then."""

@@ -24,7 +24,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import reduced_settlement
 from redrive.store.protocol import Store
-from redrive.store.records import BreakerSwap, ClaimedJob, ClaimRequest, Exchange, JobId, LaneId, Settlement
+from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, LaneId, Settlement, StateChange
 from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
@@ -64,7 +64,8 @@ class Journal:
         self._turn = 0
         self._tokens = itertools.count(1 + int(chance.random() * FIRST_TOKENS))
         self._settlements: list[Settlement] = []
-        self._swaps: list[BreakerSwap] = []
+        self._changes: list[StateChange] = []
+        """What goes with the next commit about breakers."""
         self._refusals: dict[JobId, int] = {}
         """How often the store refused the settlement of a job that is not settled yet."""
         self._unsettled: dict[JobId, tuple[float, ClaimedJob]] = {}
@@ -113,15 +114,10 @@ class Journal:
         open_lanes = tuple(lane for lane in self.order if self._may_claim(self._lanes[lane].stage.breaker))
         return ClaimRequest(open_lanes, room, limits)
 
-    def flush_breakers(self, now: float) -> None:
-        """Write what runs have found about their dependencies, and free the probes of jobs that did not run."""
+    def flush_breakers(self, now: float, *, with_commit: bool = False) -> None:
+        """Write what runs have found about their dependencies, or keep it for a commit; free the probes of jobs that did not run."""
         self._probes.release_dropped(now)
-        self._breakers.flush(now)
-
-    def read_breakers(self, now: float) -> None:
-        """As `flush_breakers`, but what was found goes with the commit that follows."""
-        self._probes.release_dropped(now)
-        self._swaps = self._breakers.collect(now)
+        self._changes = self._breakers.flush(now, with_commit=with_commit)
 
     def commit(
         self, worker: str, batch: list[Settlement], want: ClaimRequest, *, now: float, token: int
@@ -137,7 +133,7 @@ class Journal:
         for settlement in batch:
             if settlement.outcome == "hold":
                 self._note_hold(settlement.job)
-        answer = self._store.exchange(worker, batch, want, now=now, token=token, breakers=self._swaps)
+        answer = self._store.exchange(worker, batch, want, now=now, token=token, breakers=self._changes)
         self._breakers.written(answer.swapped)
         self._remember_keys(answer.claimed)
         for job in answer.claimed:
@@ -212,7 +208,7 @@ class Journal:
         """Return whether jobs behind a breaker are claimed; one that fails fast refuses each, and one with keys is asked by key."""
         if breaker is None or breaker.mode == "fail_fast" or breaker.key is not None:
             return True
-        return self._breakers.is_closed(breaker)
+        return self._breakers.standing(breaker).is_closed
 
     def _remember_keys(self, claimed: Iterable[ClaimedJob]) -> None:
         if self._breakers.keys is not None and self._breakers.keys.lanes:

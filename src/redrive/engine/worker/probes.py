@@ -156,7 +156,7 @@ class Probes:
                 found.append(job)
                 # In any case: under its token another probe would find this job again.
                 self._served.add(breaker.name)
-                if self._breakers.is_closed(breaker):
+                if self._breakers.standing(breaker).is_closed:
                     self._breakers.count_start(breaker, job.id, token)
                 else:
                     self.assign(job.id, breaker, now, probe)
@@ -177,7 +177,7 @@ class Probes:
         """Assign one of the claimed jobs to each breaker that fails fast, or is of a key, and not closed; refuse the others."""
         for job in claimed:
             breaker = self._breakers.of(job.id, self._by_lane.get(job.lane))
-            if breaker is None or breaker.name in self._served or self._breakers.is_closed(breaker):
+            if breaker is None or breaker.name in self._served or self._breakers.standing(breaker).is_closed:
                 continue
             self._served.add(breaker.name)
             self.assign(job.id, breaker, now, f"{worker}:{token}")
@@ -242,7 +242,10 @@ class Probes:
 
     def _is_time_for(self, breaker: Breaker, lane: LaneId, now: float) -> bool:
         """Return whether a probe may go out and a job is due for it; this only reads, because taking a probe is a change."""
-        if self._breakers.is_closed(breaker) or self._breakers.opens_in(now, math.inf, only=breaker) > 0.01:
+        if (
+            self._breakers.standing(breaker).is_closed
+            or self._breakers.opens_in(now, math.inf, only=breaker) > 0.01
+        ):
             return False
         upcoming = self._store.upcoming((lane,))
         return lane not in upcoming.paused and upcoming.due.get(lane, math.inf) <= now

@@ -109,7 +109,7 @@ class Runner:
             return JobExpiredError(late=dispatch.started_at - job.expires_at)
         if self.limits is not None and (error := self.limits.error_of(job.id)) is not None:
             return error
-        if breaker is None or self._breakers.is_closed(breaker) or self._probes.is_probe(job.id):
+        if breaker is None or self._breakers.standing(breaker).is_closed or self._probes.is_probe(job.id):
             return None
         opens = opens_at(breaker, self._breakers.standing(breaker).state)
         retry_at = None if opens is None else datetime.fromtimestamp(max(opens, self._now()), UTC)

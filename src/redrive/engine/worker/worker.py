@@ -373,7 +373,7 @@ class Worker:
         """Settle and claim, at most so many; what to claim is decided anew for each try, because breakers may have changed."""
         now = self._now()
         self._idle_wait.before_claim(is_sated=self._is_sated)
-        self._journal.read_breakers(now)
+        self._journal.flush_breakers(now, with_commit=True)
         self.limits.keys.keep_recorded(now)
         limits, batched = self.slots.lane_limits(room), self.slots.batches.ids
         # Jobs that share slots come on top of those that each need one.

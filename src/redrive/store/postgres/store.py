@@ -35,7 +35,6 @@ from redrive.store.postgres.transactions import Transactions
 from redrive.store.protocol import ChangeSignal
 from redrive.store.reader import Reader
 from redrive.store.records import (
-    BreakerSwap,
     Call,
     Child,
     ClaimRequest,
@@ -46,6 +45,7 @@ from redrive.store.records import (
     Renewal,
     Row,
     Settlement,
+    StateChange,
     Step,
     SubmittedJob,
     UpcomingWork,
@@ -176,7 +176,7 @@ class PostgresStore(BreakerStates):
         *,
         now: float,
         token: int,
-        breakers: Sequence[BreakerSwap] = (),
+        breakers: Sequence[StateChange] = (),
     ) -> Exchange:
         """See `Store.exchange`."""
         if not (done or breakers) and not self._is_worth_a_commit(worker, want, now, token):

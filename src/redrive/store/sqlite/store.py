@@ -192,7 +192,7 @@ class SqliteStore(BreakerStates):
         *,
         now: float,
         token: int,
-        breakers: Sequence[records.BreakerSwap] = (),
+        breakers: Sequence[records.StateChange] = (),
     ) -> records.Exchange:
         """See `Store.exchange`."""
         if not (done or breakers) and not self._is_worth_a_commit(worker, want, now, token):

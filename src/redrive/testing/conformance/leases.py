@@ -50,6 +50,15 @@ class RowTests(Scene):
 
         agree([each.cancel_asked for each in answer.claimed], [1])
 
+    def test_a_commit_brings_back_which_jobs_somebody_asked_to_cancel(self, store: Store) -> None:
+        """Sooner than a heartbeat, where there is much to commit."""
+        (lane,) = build.lanes_of(store)
+        store.submit([build.new(lane)] * 2, NOW)
+        one, other = build.claim(store, lane, 2)
+        store.apply(job_sql.ask_to_cancel(job=other.id).touching(1))
+
+        agree(build.exchange(store, "w1", [build.settlement(one)]).cancel, (other.id,))
+
     def test_a_retry_that_is_due_continues_in_place(self, store: Store) -> None:
         """With what it has spent, and with its values, however large they are."""
         one = build.taken(store, payload=b'"x"' * 5_000)
@@ -222,15 +231,6 @@ class LeaseTests(RowTests):
         store.apply(worker_sql.progress(progress="3 of 7", job=one.id, worker=worker, dispatch=dispatch))
 
         agree(build.facts(store, one.id).progress, None)
-
-    def test_a_commit_brings_back_which_jobs_somebody_asked_to_cancel(self, store: Store) -> None:
-        """Sooner than a heartbeat, where there is much to commit."""
-        (lane,) = build.lanes_of(store)
-        store.submit([build.new(lane)] * 2, NOW)
-        one, other = build.claim(store, lane, 2)
-        store.apply(job_sql.ask_to_cancel(job=other.id).touching(1))
-
-        agree(build.exchange(store, "w1", [build.settlement(one)]).cancel, (other.id,))
 
     def test_a_heartbeat_brings_back_which_jobs_somebody_asked_to_cancel(self, store: Store) -> None:
         """Those this worker holds, until they are settled; a job that would go back to the queue ends there and then."""

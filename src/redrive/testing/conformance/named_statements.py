@@ -16,7 +16,7 @@ import pytest
 from redrive.core.units import instant
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
-from redrive.store.records import BreakerSwap, ClaimRequest, PhaseChange, Step
+from redrive.store.records import ClaimRequest, PhaseChange, StateChange, Step
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import runs as run_sql
@@ -171,9 +171,9 @@ class StatementTests(Scene):
         for name in ("api", "mail"):
             store.swap_breaker(name, None, b"1")
         swaps = [
-            BreakerSwap(b"2", "api", b"1"),
-            BreakerSwap(b"2", "mail", b"0"),
-            BreakerSwap(b"2", "new", b"1"),
+            StateChange(b"2", "api", b"1"),
+            StateChange(b"2", "mail", b"0"),
+            StateChange(b"2", "new", b"1"),
         ]
 
         answer = store.exchange("w1", [], ClaimRequest((), 0), now=NOW, token=1, breakers=swaps)

@@ -54,7 +54,7 @@ class UniformBatchTests(Scene):
             )
             agree(recorded, [("ok", 1, "abc", began, over, "w1")])
 
-    def test_two_uniform_batches_of_one_commit_are_kept_apart(self, store: Store) -> None:
+    def test_two_uniform_batches_of_one_commit_are_not_mixed(self, store: Store) -> None:
         """Each has its own stage and settings."""
         fetch, review = lanes_of(store, "fetch", "review")
         store.submit([build.new(lane) for lane in (fetch, review) for _ in range(20)], NOW)

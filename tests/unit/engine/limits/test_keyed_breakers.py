@@ -165,7 +165,7 @@ def test_one_that_is_forgotten_while_a_call_is_under_way_counts_as_closed_and_is
     own = shared.of_key(ORIGIN, "dead")
     shared.forget_idle(now)
 
-    assert shared.is_closed(own)
+    assert shared.standing(own).is_closed
     assert shared.standing(own).state == BreakerState()
     shared.note(own, Evidence.DOWN, "REFUSED")
     shared.flush(now)

@@ -17,7 +17,7 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.breakers import move
-from redrive.store.records import BreakerSwap, ClaimRequest, Exchange, PhaseChange, Settlement
+from redrive.store.records import ClaimRequest, Exchange, PhaseChange, Settlement, StateChange
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import workers as worker_sql
@@ -102,7 +102,7 @@ class ClosedMeanwhile(SqliteStore):
         *,
         now: float,
         token: int,
-        breakers: Sequence[BreakerSwap] = (),
+        breakers: Sequence[StateChange] = (),
     ) -> Exchange:
         if any(one.outcome == "hold" for one in done) and not self.query(operation_sql.operations(limit=1)):
             move(self, "api", "close", Actor("ann"))
@@ -342,7 +342,7 @@ def test_a_probe_whose_answer_was_lost_is_run_though_the_commit_is_repeated_in_a
     assert ("ok",) in store.read("SELECT outcome FROM attempts WHERE job_id = ?", (probe.id,))
     shared = SharedBreakers(store, [API])
     shared.flush(clock.wall())
-    assert shared.is_closed(API)
+    assert shared.standing(API).is_closed
 
 
 def test_a_probe_that_took_no_job_before_its_answer_was_lost_is_given_back(
