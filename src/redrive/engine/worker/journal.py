@@ -115,7 +115,7 @@ class Journal:
         return ClaimRequest(open_lanes, room, limits)
 
     def flush_breakers(self, now: float, *, with_commit: bool = False) -> None:
-        """Write what runs have found about their dependencies, or keep it for a commit; free the probes of jobs that did not run."""
+        """Write what runs have found about their dependencies, or keep it for a commit; free the probes of jobs that never ran."""
         self._probes.release_dropped(now)
         self._changes = self._breakers.flush(now, with_commit=with_commit)
 

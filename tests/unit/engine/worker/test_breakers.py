@@ -102,7 +102,7 @@ def test_an_open_breaker_stays_open_for_the_next_worker(store: SqliteStore, cloc
     later.flush(clock.wall())
 
     assert later.standing(OPEN).state.phase is Phase.OPEN
-    assert not later.is_closed(OPEN)
+    assert not later.standing(OPEN).is_closed
 
 
 def test_other_stages_go_on_while_one_is_held(store: SqliteStore, clock: VirtualClock) -> None:
@@ -155,7 +155,7 @@ def test_a_probe_is_taken_once_and_ends_by_what_it_found(store: SqliteStore, clo
     probes.end(OPEN, 61.0, "a", Evidence.ALIVE)
     other.flush(61.0)
 
-    assert other.is_closed(OPEN)
+    assert other.standing(OPEN).is_closed
 
 
 @pytest.mark.parametrize("problem", ["another is dropped", "the store is gone", "others are faster"])
