@@ -83,12 +83,12 @@ def _replaced(place: Place, sentinels: Sentinels, seen: dict[str, str], found: r
 
 
 def _hidden(place: Place, sentinels: Sentinels, found: re.Match[str]) -> str:
-    """Return a match with a sentinel in place of its secret; quotes around the secret stay."""
+    """Return a match with a sentinel in place of its secret; quotes around the secret stay, escaped or not."""
     if place.is_secret and not place.is_secret(found):
         return found[0]
     group = found.lastindex or 0
     secret = found[group]
-    shown = secret.replace(secret.strip("'\""), sentinels.redacted(place.kind), 1)
+    shown = secret.replace(secret.strip("'\"\\"), sentinels.redacted(place.kind), 1)
     return (
         found[0][: found.start(group) - found.start()] + shown + found[0][found.end(group) - found.start() :]
     )

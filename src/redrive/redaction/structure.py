@@ -113,7 +113,7 @@ class StructureRedactor:
         if not meaning.certain:
             if isinstance(item, list):
                 return [self._under(meaning, part, depth + 1) for part in cast("list[object]", item)]
-            is_secret = isinstance(text, str) and is_random(text, or_uuid=meaning.or_uuid)
+            is_secret = isinstance(text, str) and is_random(text, meaning.kept)
             return placeholder(meaning.kind) if is_secret else self.value(item, depth + 1)
         is_nothing = item is None or isinstance(item, bool) or (isinstance(text, str) and is_inert(text))
         if meaning.kind == "pin" and isinstance(text, (str, int)):

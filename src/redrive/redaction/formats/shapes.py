@@ -66,7 +66,8 @@ webhook         hook          (?<=hooks\.slack\.com/)(?:services|workflows|trigg
       |(?<=/cgi-bin/webhook/send\?key=)[0-9a-f-]{30,}+
 # What Bundler sends to the server of a gem, by the host in the name of the variable; some write its dots as single underscores.
 secret          BUNDLE_       \bBUNDLE_[A-Z0-9_]{2,80}
-      (?:__[A-Z]{2,12}[\"']?[ ]?[=:][ ]?[\"']?([\w.:~+/-]{12,})|[\"']?[ ]?[=:][ ]?[\"']?([0-9a-f]{8}:[0-9a-f]{8})(?!\w))
+      (?:__[A-Z]{2,12}(?![A-Z0-9_])|(?=\W{1,9}[0-9a-f]{8}:[0-9a-f]{8}(?!\w)))
+      \\{0,3}[\"']?\]?[ ]?(?:=>?|:)[ ]?\\{0,3}[\"']?([\w.:~+/-]{12,})
 # A URL in percent encoding: the password between the user and the host.
 url-credentials %40           %3[aA]%2[fF]%2[fF](?>(?:[\w.~-]++|%(?!3[aA]|40|2[fF])){0,64})%3[aA]((?>(?:[\w.~-]++|%
       (?!40|2[fF])){1,64}))%40
@@ -88,6 +89,8 @@ azure           ASb           (?<![A-Za-z0-9+/])[A-Za-z0-9+/]{33,34}ASb[A-P][A-Z
 azure           AEh           (?<![A-Za-z0-9+/])[A-Za-z0-9+/]{33,34}AEh[A-P][A-Za-z0-9+/]{5}=
 azure           ARm           (?<![A-Za-z0-9+/])[A-Za-z0-9+/]{33,34}ARm[A-P][A-Za-z0-9+/]{5}=
 azure           +ACR          (?<![A-Za-z0-9+/])[A-Za-z0-9+/]{42}\+ACR[A-Za-z0-9+/]{6}
+# The name of a graph before the key.
+apollo          service:      (?<![\w:-])service:[\w.-]{1,64}:(?=[A-Za-z_-]{0,20}[0-9])(?=[a-z0-9_-]{0,20}[A-Z])[\w-]{22}(?![\w-])
 # The name of a deployment before the key: `prod:happy-otter-123|01...`.
 convex          |             (?<![\w:-])(?:prod|dev|preview|project):[\w:-]{3,80}\|[\w+/=-]{30,}+
 # The number of the token before it, as Laravel writes it.
@@ -98,7 +101,7 @@ password        $             (?<![\w$])\$(?:[1256789y]|2[abxy]|gy|apr1|argon2\w
       |pbkdf2[\w-]*)\$[\w./$=,+:@*-]{20,}+
 thingsboard     /api/v1/      (?<=/api/v1/)[A-Za-z0-9]{20}(?=/(?:telemetry|attributes|rpc|claim))
 roblox          |WARNING:-DO-NOT-SHARE _\|WARNING:-DO-NOT-SHARE[^|\n]{0,200}+\|_[0-9A-F]{60,}+
-twitter         AAAAAAAAAAAAAAAAAAAA (?<![\w+/=])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+
+twitter         AAAAAAAAAAAAAAAAAAAA (?<![\w+/])A{20,22}+(?=[A-Za-z0-9]{0,100}%)[A-Za-z0-9%]{60,}+
 telegram        bot           (?:(?<=/bot)|(?<=%2Fbot))[0-9]{6,12}(?::|%3[aA])[\w-]{30,}+
 telegram        elegram       (?<![0-9])[0-9]{8,10}:[\w-]{35}(?![\w-])
 telegram        Bot(          (?<=Bot\([\"'])[0-9]{8,10}:[\w-]{35}(?![\w-])

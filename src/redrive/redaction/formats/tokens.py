@@ -151,6 +151,7 @@ midtrans       url{10,}                   digit        Mid-server- SB-Mid-server
 omise          alnum{17,}                 digit        skey_ skey_test_ skey_live_
 xendit         alnum{40,}                 -            xnd_production_ xnd_development_
 checkout       alnum{20,}                 -            sk_sbox_
+checkout       lower{26}                  digit        sk_
 checkout       uuid                       -            sk_ pk_
 paypal         url{60,}                   -            A21AA
 gocardless     url{40}                    mixed        live_ sandbox_
@@ -239,7 +240,7 @@ readme         alnum{60,}                 -            rdme_
 calcom         hex{30,}                   -            cal_live_
 harness        url{22}.alnum{24}.alnum{20} -            pat. sat.
 settlemint     alnum{16,}                 -            sm_aat_ sm_pat_ sm_sat_
-sentry         base64{20,}                -            sntryu_ sntrys_
+sentry         base64{20,}                -            sntryu_ sntrys_ sntrya_ sntryi_
 newrelic       url{19,}                   -            NRAK- NRII- NRJS- NRAA- NRBR- NRRA- NRSP- NRIQ-
 newrelic       uuid                       -            px-dep- px-api-
 newrelic       hex{30,36}NRAL             -            eu01xx
@@ -288,10 +289,11 @@ circleci       url{30,}                   -            CCIPAT_ CCIPRJ_
 buildkite      url{36,}                   digit        bkua_ bkct_ bkat_ bkar_ bkaj_
 sourcegraph    alnum{16,}_hex{36,}        -            sgp_
 sourcegraph    hex{36,}                   -            sgp_local_ sgp_ slk_
-prefect        alnum{36}                  -            pnu_ pna_
+prefect        alnum{36}                  -            pnu_ pna_ pnb_
 sonar          url{40}                    -            squ_ sqp_ sqa_
-stackhawk      alnum{20}.alnum{20}        -            hawk.
+stackhawk      url{20}.url{20}            -            hawk.
 snyk           hex{8}.url{30,}            -            snyk_uat. snyk_sat.
+endor          url{16}                    -            endr+
 socket         url{30,}                   -            sktsec_
 phylum         url{40,}                   -            ph0_
 octopus        upper{25,32}               digit        API-
@@ -410,7 +412,7 @@ phase          dotted{1,8}:hex{60,}       -            pss_service: pss_user:
 revenuecat     alnum{27}                  mixed        appl_ goog_ amzn_ strp_
 shipengine     base64{43}                 apart,mixed  TEST_
 aftership      hex{32}                    -            asat_
-cursor         hex{64}                    -            crsr_
+cursor         hex{64}                    -            crsr_ key_
 warp           hex{60,}                   -            wk-1.
 promptlayer    hex{32}                    -            pl_
 browserbase    url{27}                    mixed        bb_live_

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from redrive.redaction.named.values import RANDOM_MIN, is_guarded, is_inert, is_random
+from redrive.redaction.named.values import is_guarded, is_inert, is_random
 from redrive.redaction.placeholders import FIRST_SENTINEL, Sentinels
 
 USERINFO_MAX: Final = 1024
@@ -25,6 +25,7 @@ _LOOSE_USERINFO: Final = re.compile(
 _PROPERTIES: Final = re.compile(r"[\w.-]{1,128}+(?:[\\:][\w]{1,32})?;[A-Za-z]{1,32} ?=")
 _WEB_SCHEME: Final = re.compile(r"(?:https?|wss?|file|s3|gs|git|ssh)\Z", re.IGNORECASE)
 _HOST_AND_PORT: Final = re.compile(r"@(?=[A-Za-z0-9.-]{1,100}:[0-9]{2,5}(?![\w.:]))")
+_NUMBERS: Final = re.compile("[0-9a-f]{8,}:[0-9a-f]{8,}")
 _VERSION: Final = re.compile(r"v?[0-9]+\.[0-9]")
 _LAST_WORD: Final = re.compile(r"\A[^\s/@\"'`<>(){}\[\]]+")
 
@@ -95,8 +96,9 @@ def _secret_in(userinfo: str) -> int | None:
     """Return the start of the secret in user information; None when there is none."""
     user, colon, password = userinfo.partition(":")
     if colon:
-        # A random user name, as in older Sentry addresses, is part of the secret.
-        secret = 0 if len(user) >= RANDOM_MIN and is_random(user) else len(user) + 1
+        # A random user name, as in older Sentry addresses, is part of the secret, and so is half of two numbers.
+        is_part = is_random(user) or _NUMBERS.fullmatch(userinfo)
+        secret = 0 if is_part else len(user) + 1
         return None if is_inert(password) else secret
     # A long user name without a password is a token.
     is_token = len(user) >= 20 or is_random(user)

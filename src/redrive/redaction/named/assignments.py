@@ -45,9 +45,9 @@ AHEAD: Final = 768
 # Each is found by a rare letter in it, and what is before that letter is looked up: the search skips all other letters at once.
 _STEMS: Final = re.compile(
     rb"c(?:o(?:okie|de|ntrase)|r(?:ed|umb)|ertificate(?<=app.certificate)|v[cv]|htwoord(?<=wachtwoord)|e(?<=nonce)|(?<=hmac)|(?<=mnemonic)"
-    rb"|cess(?<=access)(?=[\"']?[ ]?[=:]))|jwt|gin(?<=login)(?=[\"']?[ ]?[=:])"
+    rb"|cess(?<=access)(?=\\{0,3}[\"']?\]?[ ]?[=:]))|jwt|gin(?<=login)(?=\\{0,3}[\"']?\]?[ ]?[=:])"
     rb"|k(?:e(?:y|nnwort|n(?<=token)|rc(?<=dockerc))|ode(?<=gangskode))"
-    rb"|p(?:ass|w|hrase|sk|arola|in[=:\"']|(?<=otp)|at(?<=_pat)|i(?<=api)(?:(?=[\"']?[ ]?[=:])|(?=[_-]id)))"
+    rb"|p(?:ass|w|hrase|sk|arola|in[=:\"']|(?<=otp)|at(?<=_pat)|i(?<=api)(?:(?=\\{0,3}[\"']?\]?[ ]?[=:])|(?=[_-]id)))"
     rb"|s(?:e(?:cret|ss|nha|nord(?<=losenord))|ig|id=|al(?:t|asana)|lo(?:(?<=eslo)|(?<=haslo))|n(?<=dsn))|uth(?<=auth)"
 )
 # Names in other scripts, in lower case; most texts have none of their letters.
@@ -57,7 +57,7 @@ _QUERY_SIGNS: Final = ("?", "&")
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "code", "auth", "session", "pass", "hmac"})
 # After an uncertain name only a random value is a secret, and most values are too short; this costs less than a full decision.
 _LONG_AHEAD: Final = re.compile(
-    r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\W|&quot;){0,20}(?:\w{1,12}=)?[\w+/.~:-]{16}"
+    r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\W|&quot;){0,20}(?:\w{1,12}=)?[\w+/.~:!@#$%^*?=-]{16}"
 )
 _HIDDEN: Final = re.compile(rf"\\{{0,15}}[\"'`]?[{SENTINEL}](?=[\s\"'`,;&)\]}}\\]|\Z)")
 _TAIL: Final = re.compile(r"[\w\-\u0e00-\u0e7f]*+")

@@ -22,7 +22,7 @@ COMMAND_MAX: Final = 600
 _LINE: Final = rf"(?>(?:[^\n|&;]|(?<=\\)\n|[|&;](?![|&]?[ ])|(?<! )[|&;](?!\Z)){{0,{COMMAND_MAX}}})"
 # The dash comes first, so that the search for it runs in C.
 _FLAG: Final = re.compile(r"-(?:(?<=[\s\"'(]-)|(?<=[\s\"'(]--))[A-Za-z]")
-_WORD: Final = r"""(?:'[^'\n]{1,256}+'?|"[^"\n]{1,256}+"?|[^\s'"]{1,256}+)"""
+_WORD: Final = r"""(?:\\{0,3}(?:'[^'\n]{1,256}+'?|"[^"\n]{1,256}+"?)|[^\s'"]{1,256}+)"""
 _PART: Final = r"""[^\s'"]{1,256}+"""
 _STRING: Final = r"""[^\s'"\\]{1,256}+"""
 _NEXT_STRING: Final = r"""\\{0,3}['"],\s?\\{0,3}['"]"""
@@ -31,7 +31,7 @@ _GAP: Final = r"""(?:[ =:]{1,2}|['"],?[ ]?(?=['"]))"""
 _LETTERS: Final = "[A-Za-z]{0,7}"
 _BEFORE: Final = r"(?<=[\s'\"])"
 # The user may be quoted together with the password.
-_USER: Final = rf"-{{1,2}}%s{_GAP}?['\"]?[^\s:'\"@/<]{{1,64}}:({_PART})"
+_USER: Final = rf"-{{1,2}}%s{_GAP}?\\{{0,3}}['\"]?[^\s:'\"@/<]{{1,64}}:({_PART})"
 _COMMANDS_WITH_LOGIN: Final = (
     r"(?:docker|podman|buildah|helm|oras|az|oc|cf|ibmcloud|nerdctl|crane|skopeo|regctl|heroku|tsm|tabcmd|rancher|npm|argocd|doctl|octo)"
     r"(?=[^\n]{0,40}[ '\"]login(?![\w-]))"
@@ -157,7 +157,7 @@ _PIPES: Final[tuple[tuple[str, str], ...]] = (
 
 
 def _is_password(found: re.Match[str]) -> bool:
-    word = found[1].strip("'\"")
+    word = found[1].strip("'\"\\")
     return not (is_inert(word) or word.isdigit() or word.startswith("-"))
 
 

@@ -38,7 +38,7 @@ SOURCE_LINE_MAX: Final = 400
 """How far back the start of a line, and the line before it, may be."""
 
 LETTERS_MIN: Final = 20
-"""A word of so many letters, in one case and right after an equals sign, is no word of a sentence."""
+"""A longer word is no word of a sentence."""
 
 _QUOTES: Final = ("'", '"', "`")
 _OPENED: Final = ("[", "(", "{", "<")
@@ -47,7 +47,7 @@ _COMPARED: Final = ("==", "===")
 _CLOSED_PAIR: Final = re.compile(r"\\{0,15}[\"'`]\s{0,8}[)\]]")
 _CLOSED_KEY: Final = re.compile(r"[\"']\s{0,4}:")
 _COOKIE_PAIR: Final = re.compile(r"[^\s=;,\"'(){}\[\]<>]{1,128}=[^\s=]")
-_AFTER_STRING: Final = re.compile(r"[\s+,;:.%*|&)\]}>\"'`\\]|\Z")
+_AFTER_STRING: Final = re.compile(r"\+(?![\w+/]{24})|[\s,;:.%*|&)\]}>\"'`\\]|\Z")
 _BRACKETED: Final = re.compile(r"\[\s{0,8}|\(\s{0,8}|[{<][bBuU]?(?=\\{0,15}[\"'`])|<(?=\w+>)")
 _CLOSED_BRACKET: Final = re.compile(r"\\{0,15}[\"'`]{0,3},?\s{0,8}[)\]}>]")
 _BRACKETS: Final = (")", "]", "}", ">")
@@ -60,6 +60,7 @@ _PARSED: Final = re.compile(
     r"\b(?:unexpected|expected|got|near|current|next|unknown|invalid|bad) token\Z", re.IGNORECASE
 )
 _TALLY: Final = re.compile(r"[0-9]{1,4}(?:[a-z]{1,2}|%|/[0-9]{1,4})?|tests?[_/.]\S{0,200}")
+_COUNTED: Final = re.compile("[a-z]{3,16} [0-9]{1,6} [a-z]{3}")
 _ONE_TIME: Final = re.compile(r"(?:code|otp|pin|passcode|cvv|cvc)\Z", re.IGNORECASE)
 _CELL_END: Final = re.compile(r"[.,;:!?]{0,4}[ \t]{0,80}(?:[|\n\r]|\Z)")
 _WORD: Final = re.compile("[A-Za-z][a-z]*|[A-Z]+")
@@ -154,7 +155,7 @@ def _is_quoted_secret(named: NamedValue, value: str) -> bool:
     """Decide about a value in quotes."""
     kind = named.meaning.kind
     if not named.meaning.certain or named.syntax == "next to":
-        return is_random(value, or_uuid=named.meaning.or_uuid)
+        return is_random(value, named.meaning.kept)
     if is_inert(value) or is_verdict(value):
         return False
     if kind == "pin":
@@ -186,7 +187,7 @@ def _unquoted(named: NamedValue) -> Span | None:
     if not named.meaning.certain or named.syntax == "next to":
         # In a query string a parameter without a value may follow.
         value = text[span.start : span.end].partition("&")[0]
-        return span if is_random(value, or_uuid=named.meaning.or_uuid) else None
+        return span if is_random(value, named.meaning.kept) else None
     span = _phrase(named, span)
     value = text[span.start : span.end]
     if is_inert(value) or _describes_name(named, value):
@@ -212,10 +213,12 @@ def _phrase(named: NamedValue, span: Span) -> Span:
 
 
 def _describes_name(named: NamedValue, value: str) -> bool:
-    """Return whether a value describes its name: `unexpected token: done`, `pass: 12`, `пароль: неверен`."""
+    """Return whether a value describes its name: `unexpected token: done`, `secrets: loaded 12 entries`, `пароль: неверен`."""
     if not value.isascii():
         # A word in another script is a word; passwords use ASCII letters or contain a digit.
         return value.replace(" ", "").isalpha()
+    if named.name[-1] in "sS" and _COUNTED.match(named.text, named.after.end()):
+        return True
     if value.isalpha():
         return bool(_PARSED.search(named.text, max(0, named.start - 24), named.after.end("tail")))
     return named.name in ("pass", "PASS") and _TALLY.fullmatch(value) is not None
@@ -262,15 +265,9 @@ def _is_unquoted_secret(named: NamedValue, span: Span, value: str) -> bool:
     is_code = following in ("(", "[") or (following in (")", ",") and not value[-1].isdigit())
     # A password may be a plain word, a token may not.
     is_tight = text[span.start - 1] == "="
-    is_setting = (is_tight and _is_long_word(value)) or (
-        kind == "password" and (is_tight or _NEXT_SETTING.match(text, span.end) is not None)
-    )
-    return not (is_code or (next_word and not is_setting) or _in_source(named))
-
-
-def _is_long_word(value: str) -> bool:
-    """Return whether letters of one case are too many for a word."""
-    return len(value) >= LETTERS_MIN and value.isalpha() and (value.islower() or value.isupper())
+    is_setting = kind == "password" and (is_tight or _NEXT_SETTING.match(text, span.end))
+    is_word = is_code or (next_word and not is_setting) or _in_source(named)
+    return not is_word or is_random(value)
 
 
 def _is_code(value: str, following: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from redrive.redaction.named import vocabulary as words
 
@@ -23,6 +23,9 @@ NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 _UNACCENTED: Final = str.maketrans("ñłöóőşžăáéã", "nloooszaaea")
 
+Kept = Literal["nothing", "uuid", "hash"]
+"""Random values that are no secrets: none, UUIDs, or these and hashes."""
+
 
 @dataclass(frozen=True, slots=True)
 class NameMeaning:
@@ -32,13 +35,15 @@ class NameMeaning:
     """The kind of secret: the slug in the placeholder."""
     certain: bool
     """True if any literal value is a secret, False if only one that looks random is."""
-    or_uuid: bool = False
-    """Whether a UUID counts as random."""
+    kept: Kept = "uuid"
+    """What is no secret after an uncertain name, even if it is random."""
 
 
 _UNCERTAIN: Final = NameMeaning("secret", certain=False)
-_UNCERTAIN_KEY: Final = NameMeaning("secret", certain=False, or_uuid=True)
+_UNCERTAIN_KEY: Final = NameMeaning("secret", certain=False, kept="nothing")
+_HASHED_KEY: Final = NameMeaning("secret", certain=False, kept="hash")
 _SECRET: Final = NameMeaning("secret", certain=True)
+_KEY: Final = NameMeaning("secret", certain=True, kept="nothing")
 _IDS: Final = {**dict.fromkeys(("session", "sess", "api"), _UNCERTAIN), "secret": _UNCERTAIN_KEY}
 _PASSWORD: Final = NameMeaning("password", certain=True)
 _BY_WORD: Final[tuple[tuple[frozenset[str], tuple[str, ...], NameMeaning], ...]] = (
@@ -125,14 +130,17 @@ def _by_last_word(last: str, before: str) -> NameMeaning | None:
 def _by_word(word: str) -> NameMeaning | None:
     """Return the meaning of a word by itself, or by its ending."""
     if word in _MEANINGS or not word.endswith(_ENDINGS):
-        return _MEANINGS.get(word)
+        is_key = word.endswith("key") and word[:-3] in words.KEY_QUALIFIERS
+        return _KEY if is_key else _MEANINGS.get(word)
     return next(meaning for _, endings, meaning in _BY_WORD if word.endswith(endings))
 
 
 def _by_key(before: str) -> NameMeaning | None:
     """Return the meaning of a name that ends in `key`, given the word before it."""
     if before in words.KEY_QUALIFIERS:
-        return _SECRET
+        return _KEY
+    if before in words.HASHED:
+        return _HASHED_KEY
     if before in words.HARMLESS_KEYS:
         return None
     return _UNCERTAIN_KEY if before else _UNCERTAIN

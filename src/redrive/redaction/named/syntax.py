@@ -21,7 +21,7 @@ Syntax = Literal["assigned", "pair", "flag", "element", "block", "prose", "next 
 
 AFTER_NAME: Final = re.compile(
     r"""
-    (?P<tail>[\w\-\u0e00-\u0e7f]{0,48}+)
+    (?P<tail>[\w\-\u0e00-\u0e7f]{0,48}+) (?:(?<=[Kk]ey|KEY)[ ][0-9]{1,2}(?=\\{0,15}["']?\]?[ ]?[:=]))?
     (?:
         (?P<close>\\{0,15}["'`]|&quot;|&\#0?39;|%22|\\+u0022|\*{1,2}(?=:))? (?:\]|%5[dD])? [?!]? (?:[ .]{2,60}(?=:))? [ \t]*+
         (?:

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from redrive.redaction.named import vocabulary as words
-from redrive.redaction.named.names import is_secret_name
+from redrive.redaction.named.names import Kept, is_secret_name
 from redrive.redaction.placeholders import SENTINEL
 
 LOOKED_AT_MAX: Final = 256
@@ -61,8 +61,11 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_]+[0-9]?")
 _DASHED_WORDS: Final = re.compile(r"[A-Za-z]{4,}(?:-[A-Za-z]{4,}){2,}")
 _PIECES: Final = re.compile(r"[A-Za-z0-9]++")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
-_ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
-_TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:-]+")
+# A UUID, a ULID or a number.
+_ID: Final = re.compile(rf"{_UUID.pattern}|[0-7][0-9A-HJKMNP-TV-Z]{{25}}|[0-9]{{16,31}}")
+_HASH: Final = re.compile(r"(?:[a-z_]{1,20}[:/.-])*[0-9a-f]{16,}")
+_TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:!@#$%^*?-]+")
+_PADDED: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){4,}[A-Za-z0-9+/]{2}(?:==|[A-Za-z0-9+/]=)")
 _HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
 # An AWS secret key has forty characters; slashes may split it into short pieces.
 _FORTY: Final = re.compile(r"[A-Za-z0-9+/]{40}")
@@ -156,20 +159,35 @@ def is_pin(value: str) -> bool:
     return _PIN.fullmatch(value) is not None
 
 
-def is_random(value: str, *, or_uuid: bool = False) -> bool:
-    """Return whether a value looks random: a long hexadecimal run, or letters and digits well mixed."""
+def is_random(value: str, kept: Kept = "uuid") -> bool:
+    """Return whether a value looks random: a long number, letters and digits well mixed, or letters that make no words."""
     looked_at = value[:96].strip().rstrip("=")
     if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
         return False
     if looked_at[0] == "/" and value.rstrip().endswith("="):
         # A path does not end in the padding of base64.
         return _BASE64.fullmatch(looked_at) is not None and _is_mixed(looked_at)
-    if _UUID.fullmatch(looked_at) or _ULID.fullmatch(looked_at):
-        return or_uuid
-    if not looked_at.isalnum() and _LABELLED.match(looked_at):
+    if _ID.fullmatch(looked_at):
+        return kept == "nothing"
+    if (kept == "hash" and _HASH.fullmatch(looked_at)) or _LABELLED.match(looked_at):
         return False
     is_key = _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at))
-    return bool(is_key) or _is_mixed_in_pieces(_PIECES.findall(looked_at))
+    return bool(is_key) or _is_varied(value) or _is_mixed_in_pieces(_PIECES.findall(looked_at))
+
+
+def _is_varied(value: str) -> bool:
+    """Return whether a value has letters of both cases and digits, in short pieces or as padded base64; or makes no words."""
+    if not _DIGIT.search(value):
+        return _is_wordless(value.lower())
+    is_short = len(_CAMEL_WORDS.findall(value)) * 3 >= len(value) or _PADDED.fullmatch(value)
+    return bool(is_short) and not (value.islower() or value.isupper())
+
+
+def _is_wordless(letters: str) -> bool:
+    """Return whether fewer than half of the pairs of letters are common in words."""
+    pairs = [letters[at : at + 2] for at in range(len(letters) - 1)]
+    pairs = [pair for pair in pairs if pair.isalpha()]
+    return len(pairs) >= RANDOM_MIN - 4 and 2 * sum(map(words.COMMON_PAIRS.__contains__, pairs)) < len(pairs)
 
 
 def _is_mixed_in_pieces(pieces: list[str]) -> bool:

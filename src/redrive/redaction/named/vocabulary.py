@@ -56,13 +56,13 @@ KEY_QUALIFIERS: Final = _split(
     " heroku okta supabase anon vault unseal recovery seed wallet ed ecdsa tls cosmos cognitive consumer oauth sas maps session"
     " cookie csrf postmark resend brevo flask django rails fernet kms personal pagerduty opsgenie honeycomb segment amplitude"
     " mixpanel firebase fcm push vapid sparkpost mandrill perplexity fireworks replicate huggingface voyage tavily serper"
-    " preshared pgp gpg ssl install snyk codecov coveralls launchdarkly intercom zendesk hubspot"
+    " preshared genie credential credentials pgp gpg ssl install snyk codecov coveralls launchdarkly intercom zendesk hubspot"
 )
 HARMLESS_KEYS: Final = _split(
     "primary sort partition foreign idempotency cache object s row hash range dedupe dedup deduplication routing group"
     " natural surrogate composite candidate unique public lookup index map dict json config translation message order"
     " bucket blob event shard arrow enter registry lock queue job record entity column metric setting feature field missing"
-    " invalid unknown duplicate ordering grouping sorting binding hot answer storage data pub path state context correlation"
+    " invalid unknown duplicate ordering grouping sorting binding hot answer data pub path state context correlation"
     " cluster clustering distribution join merge filter search property attribute header label tag option component react"
     " tenant document item node yaml toml env environment variable dictionary mapping required extra first last next"
 )
@@ -104,13 +104,15 @@ HARMLESS_TAILS: Final = _split(
     " middleware rotation iterations rounds encoder decoder generator checker reset settings options config"
     " description message title help visible placeholder autocomplete input widget form page view user username owner"
     " stream buffer limiter counter estimate tokenizer ref reference refs namespace region bits curve usages ops"
-    " oldpwd reason category group groups level host port server servers agent plugin module handler handlers"
+    " oldpwd reason category group groups level host port server servers agent plugin module handler handlers fingerprint"
 )
 # Names of ordinary facts in a block of secrets.
 BLOCK_FACTS: Final = _split(
     "account bucket zone project email profile external environment driver login target uid gid created from tenant cluster"
     " organization org team app application role key commit sha checksum digest revision"
 )
+# Their keys are often hashes.
+HASHED: Final = _split("cache hash etag dedup dedupe deduplication idempotency")
 HARMLESS_WORDS: Final = _split(
     "count policy max min total num number of per no without missing invalid bad public"
 )
@@ -155,4 +157,11 @@ CODE_ROOTS: Final = _split(
     "self cls settings config cfg conf os env environ app application request req response resp ctx context args kwargs opts"
     " options params data user client conn connection session account creds credentials secrets vault auth this props state"
     " process module base super form serializer obj instance model var local each payload body event message job task store"
+)
+# The pairs of letters that are three quarters of those in words, and one in five of those in random text.
+COMMON_PAIRS: Final = _split(
+    "ab ac ad ag ai al am an ap ar as at au ba be bl ca ce ch ck cl co cr ct da de di ds ea ec ed ee ef el em en ep er es et ev ex"
+    " fi fo ge gr ha he ho ia ic id ie ig il im in io is it ke la le li ll lo ls lt lu ma me mi mo mp na nc nd ne nf ng ni no ns nt"
+    " oc od ol om on oo op or os ot ou ow pa pe pl po pr pt pu qu ra rc rd re ri rm ro rr rs rt ry sa sc se sh si so sp ss st su"
+    " ta tc te th ti to tp tr ts tt tu ty ue ul um un up ur us ut va ve vi xt yp"
 )
