@@ -45,7 +45,6 @@ def _keys_in_paths() -> str:
 
 SHAPES: Final = (
     *_rows(r"""
-slack           xox           (?<![A-Za-z0-9])(?:xoxd-[\w+/-]{8,}+|xox[a-z]-[\w-]{8,}+)
 # The address of a MySQL server in Go: `user:password@tcp(host)/name`.
 url-credentials @tcp(         (?<=\w:)(?![$<{%])[^\s:@/'\"]{1,128}+(?=@tcp\()
 authorization   earer␣        (?<=\b[Bb]earer )(?:

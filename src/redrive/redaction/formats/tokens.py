@@ -83,13 +83,10 @@ fly            base64{30,}                -            fo1_ fm1a_ fm1r_ fm2_
 supabase       alnum{36,}                 -            sbp_ sbp_v0_ sbp_oauth_
 supabase       url{20,}                   -            sb_secret_
 planetscale    padded{20,}                -            pscale_tkn_ pscale_pw_ pscale_oauth_
-neon           alnum{50,}                 -            napi_
 neon           alnum{12,}                 digit        npg_
 xata           alnum{22,}                 -            xau_
 fauna          url{37}                    apart,mixed  fnA
-cockroach      alnum{20,}_alnum{36,}      -            CCDB1_
 render         alnum{28,}                 digit        rnd_
-scalingo       url{40,}                   -            tk-us-
 databricks     hex{32,}                   -            dapi dose dkea
 confluent      base64{50,}                -            cflt
 clickhouse     alnum{38}                  mixed        4b1d
@@ -145,7 +142,6 @@ adyen          base64{40,}                apart,digit  AQE
 easypost       alnum{54}                  -            EZAK EZTK
 flutterwave    url{12,}                   -            FLWSECK- FLWPUBK- FLWSECK_TEST FLWPUBK_TEST
 asaas          base64{24,}                -            $aact_
-cashfree       hex{32}_hex{8}             -            cfsk_ma_prod_ cfsk_ma_test_
 mercadopago    dotted{40,}                -            APP_USR-
 midtrans       url{10,}                   digit        Mid-server- SB-Mid-server- Mid-client- SB-Mid-client-
 omise          alnum{17,}                 digit        skey_ skey_test_ skey_live_
@@ -154,14 +150,10 @@ checkout       alnum{20,}                 -            sk_sbox_
 checkout       lower{26}                  digit        sk_
 checkout       uuid                       -            sk_ pk_
 paypal         url{60,}                   -            A21AA
-gocardless     url{40}                    mixed        live_ sandbox_
 mollie         alnum{30,}                 three        live_ test_
 lob            hex{28,}                   -            live_pub_ test_pub_
-shippo         hex{40}                    -            shippo_live_ shippo_test_
 duffel         padded{40,}                -            duffel_live_ duffel_test_
 paddle         url{30,}                   -            pdl_live_ pdl_sdbx_ pdl_ntfset_
-ramp           alnum{40,}                 -            ramp_sec_ ramp_business_tok_ ramp_tok_
-lightspeed     alnum{30,}                 -            lsxs_pt_
 sendgrid       padded{32,}                digit        SG.
 sendgrid       url{20,24}.url{36,}        apart,digit  sg.
 mailgun        lower{32}                  two          key- pubkey-
@@ -178,7 +170,6 @@ openai         url{16,}                   digit        sk-
 openai         url{16,}                   -            sk-proj- sk-svcacct- sk-admin-
 anthropic      url{16,}                   -            sk-ant-
 openrouter     hex{30,}                   -            sk-or-v1-
-cerebras       alnum{30,}                 -            csk-
 huggingface    alnum{30,}                 -            hf_ api_org_
 groq           alnum{40,}                 -            gsk_
 replicate      alnum{30,}                 -            r8_
@@ -188,7 +179,6 @@ xai            url{40,}                   -            xai-
 fireworks      alnum{20,}                 digit        fw_
 together       url{30,}                   -            tgp_v1_
 tavily         url{24,}                   -            tvly-
-jina           url{40,}                   -            jina_
 elevenlabs     hex{40,}                   -            sk_
 cartesia       url{16,}                   -            sk_car_
 runway         hex{100,}                  -            key_
@@ -198,10 +188,7 @@ anyscale       alnum{24,}                 -            esecret_
 brave          url{24,}                   apart,digit  BSA
 daytona        hex{60,}                   -            dtn_
 memzero        alnum{24,}                 mixed        m0-
-apify          alnum{32,}                 -            apify_api_
 kaggle         hex{30,}                   -            KGAT_
-voyage         url{43}                    mixed        pa-
-llamaindex     alnum{40,}                 -            llx-
 runpod         alnum{36,}                 digit        rpa_
 firecrawl      hex{32}                    -            fc-
 scrapfly       hex{32}                    -            scp-live- scp-test-
@@ -231,13 +218,10 @@ imagekit       base64{27}=                mixed        private_
 bannerbear     hex{30}                    -            bb_pr_ bb_ma_
 voiceflow      hex{24}.alnum{16}          -            VF.DM. VF.WS.
 wix            dotted{60,}                -            IST.eyJ
-typeform       url{40,}                   -            tfp_
 intercom       base64{50,}                apart,mixed  dG9rO
 hubspot        lower{2,4}-uuid            -            pat-
 frameio        padded{60,}                -            fio-u-
 dropbox        padded{80,}                digit        sl. sl.u.
-readme         alnum{60,}                 -            rdme_
-calcom         hex{30,}                   -            cal_live_
 harness        url{22}.alnum{24}.alnum{20} -            pat. sat.
 settlemint     alnum{16,}                 -            sm_aat_ sm_pat_ sm_sat_
 sentry         base64{20,}                -            sntryu_ sntrys_ sntrya_ sntryi_
@@ -250,11 +234,9 @@ datadog        alnum{34}                  -            ddapp_
 datadog        hex{32}                    apart,three  pub
 dynatrace      alnum{8,24}.alnum{30,}     -            dt0c01. dt0s01. dt0s02. dt0s16. dt0a01.
 honeycomb      lower{40,}                 -            hcaik_ hcbik_ hcamk_
-honeybadger    alnum{36}                  -            hbp_
 healthchecks   alnum{28}                  -            hcw_ hcr_
 checkly        hex{32}                    -            cu_
 elastic        base64{40,}                -            essu_
-segment        alnum{60,}                 -            sgp_
 logicmonitor   base64{40,}                -            lmb_
 nightfall      alnum{32}                  mixed        NF-
 onesignal      lower{80,}                 -            os_v2_app_ os_v2_org_
@@ -262,7 +244,6 @@ pubnub         alnum{40,}                 -            sec-c-
 posthog        alnum{30,}                 -            phc_ phx_ phs_ pha_
 launchdarkly   uuid                       -            sdk- api- mob-
 rootly         hex{60,}                   -            rootly_
-statsig        alnum{40,}                 mixed        secret-
 pagerduty      url{18}                    apart,mixed  u+
 twilio         alnum{32}                  three        SK AC
 mapbox         url{20,}.url{10,}          -            pk.eyJ sk.eyJ tk.eyJ
@@ -295,23 +276,19 @@ stackhawk      url{20}.url{20}            -            hawk.
 snyk           hex{8}.url{30,}            -            snyk_uat. snyk_sat.
 endor          url{16}                    -            endr+
 socket         url{30,}                   -            sktsec_
-phylum         url{40,}                   -            ph0_
 octopus        upper{25,32}               digit        API-
 infracost      alnum{32}                  -            ico-
 adobe          url{32}                    -            p8e-
 intra          hex{60,}                   -            s-s4t2ud- s-s4t2af-
 definednet     padded{60,}                -            dnkey-
 openshift      url{40,}                   -            sha256~
-rancher        lower{5}:lower{50,}        -            token-
 portainer      base64{36,}                digit        ptr_
-netbird        alnum{36}                  -            nbp_
 authress       alnum{5,30}.alnum{4,6}.accurl{11,33}.base64{30,} -            sc_ ext_ scauth_ authress_
 freemius       url{29}                    mixed        sk_
 beamer         padded{44}                 apart,three  b_
 okta           padded{40}                 apart,mixed  00
 telnyx         url{44,}                   apart,digit  KEY
 ionic          alnum{40,}                 digit        ion_
-localstack     alnum{8,}-alnum{4}-alnum{4}-alnum{4}-alnum{4,} three        ls-
 localstack     upper{16,}                 digit        LKIA LSIA
 ethplorer      alnum{5}-alnum{7}-alnum{5} -            EK-
 wallet         alnum{100,}                -            xprv yprv zprv tprv
@@ -324,27 +301,20 @@ alchemy        alnum{28,}                 -            alcht_
 riot           url{30,}                   digit        RGAPI-
 wakatime       url{36,}                   digit        waka_
 persona        url{22,}                   digit        persona_production_ persona_sandbox_
-samsara        alnum{26,}                 -            samsara_api_
 devcycle       url{8,}                    digit        dvc_server_ dvc_client_ dvc_mobile_
 onfido         dotted{18,}                digit        api_live. api_sandbox.
 onfido         lower{2,3}.dotted{18,}     digit        api_live_ api_sandbox_
 lichess        url{18,}                   digit        lip_
-cfx            alnum{20,}_alnum{6,}       -            cfxk_
-flexport       url{40,}                   -            shltm_
 robinhood      uuid                       -            rh-api-
 gcnotify       dotted{70,}                digit        gcntfy-
 valtown        url{22,}                   digit        vtwn_
-salad          alnum{40,}                 digit        salad_cloud_user_
 wave           url{26,}                   digit        wave_sn_prod_ wave_ci_prod_
-guardsquare    url{24,}                   digit        gs_appsweep_
 devin          lower{50,}                 digit        cog_
 devin          base64{60,}                digit        apk_
-tolgee         lower{40,}                 digit        tgpak_ tgpat_
 proof          url{24,}                   digit        prf_
 hop            url{30,}                   digit        hop_pat_ ptk_
 arcjet         lower{26}                  digit        ajkey_
 axiom          uuid                       -            xaat- xapt-
-blockprotocol  alnum{30,}.alnum{30,}      -            b10ck5.
 composio       url{20}                    apart,mixed  ak_ ck_ oak_ uak_
 ebay           hex{8}-hex{4}-hex{4}-hex{4}-hex{4,12} -            PRD- SBX-
 exoscale       alnum{24,}                 mixed        EXO
@@ -352,7 +322,6 @@ iterative      uuid                       -            isat_
 mappedin       alnum{24,}                 mixed        mik_
 minimax        upper{8}-upper{8}-upper{8}-upper{8} -            MINIMAX-
 moneywave      upper{26,36}               digit        ts_
-pangea         lower{30,}                 digit        pts_
 scale          hex{30,}                   -            live_auth_ test_auth_
 sqreen         hex{50,}                   -            org_
 upcloud        upper{26}                  digit        ucat_
@@ -379,16 +348,13 @@ wepay          hex{60,}                   -            PRODUCTION_ STAGE_
 aikido         alnum{16,}                 mixed        AIK_CI_ AIK_
 canva          url{40,}                   digit        cnvca
 mergify        url{40,}                   digit        mergify_application_key_ mergify_
-shortcut       url{40,}                   digit        sct_rw_ sct_w_ sct_r_ sct_ro_
 tigris         base64{40,}                digit        tsec_
-ubidots        alnum{28,}                 digit        BBUS- BBFF-
 ntlm           base64{40,}                -            TlRMTVNTUAA
 nats           upper{56}                  digit        SU SA SO SN SC SX
 fullstory      base64{40,}                apart,digit  na1. eu1.
 jdcloud        upper{28}                  digit        JDC_
 deepsource     hex{40,}                   -            dsp_ dsa_
 materialize    hex{60,}                   -            mzp_
-dbt            url{36,}                   digit        dbtc_ dbtu_
 flagsmith      alnum{20,24}               apart,mixed  ser.
 unleash        hex{56,64}                 -            development. production. staging. test. default.
 unleash        hex{56,64}                 apart        .
@@ -415,7 +381,6 @@ aftership      hex{32}                    -            asat_
 cursor         hex{64}                    -            crsr_ key_
 warp           hex{60,}                   -            wk-1.
 promptlayer    hex{32}                    -            pl_
-browserbase    url{27}                    mixed        bb_live_
 private-key    base64{40,}                -            LS0tLS1CRUdJTiBSU0EgUFJJVkFURS LS0tLS1CRUdJTiBQUklWQVRFI
 private-key    base64{40,}                -            LS0tLS1CRUdJTiBFQyBQUklWQVRF LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg
 private-key    base64{40,}                -            LS0tLS1CRUdJTiBFTkNSWVBURUQg LS0tLS1CRUdJTiBEU0Eg
