@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remove secrets and personal data from texts and structures. Pure, except for `process`.
 
-`text` runs rounds of `passes` until nothing changes; `structure` redacts mappings and sequences. The passes are grouped by how a
+`text` runs rounds of passes until nothing changes; `structure` redacts mappings and sequences. The passes are grouped by how a
 secret is recognised: `literals` by its known value, `formats` by its own format, `named` by the name in front of it, `personal` by
 checksum and shape. `places` searches for all that is recognised by its surroundings. `process` adds the secrets of the environment
 and registered ones.

@@ -2,7 +2,7 @@
 """Find secrets by what surrounds them: tables of places, and one search for all of them.
 
 A place is a webhook's path, the flag of a command, a line of `.pgpass` or the child of a `secrets:` block. The tables are in
-`shapes.py`, `command_lines.py` and `blocks.py`.
+`shapes.py` and `surroundings.py`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from redrive.redaction import redact_text, tracebacks
-from redrive.redaction.passes import apply_passes
+from redrive.redaction import redact_text
+from redrive.redaction import text as rounds
 from redrive.redaction.placeholders import Sentinels
 from tests.unit.redaction.keep import KEPT
 from tests.unit.redaction.stranger import cases
@@ -28,28 +28,29 @@ HIDDEN = "token=<redacted:secret>"
 
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
-    tracebacks._frames.clear()
-    tracebacks._parts.clear()
+    rounds._frames.clear()
+    rounds._parts.clear()
     yield
-    tracebacks._frames.clear()
-    tracebacks._parts.clear()
+    rounds._frames.clear()
+    rounds._parts.clear()
 
 
 def read_whole(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
     with monkeypatch.context() as patched:
-        patched.setattr(tracebacks, "TEXT_MAX", 0)
+        patched.setattr(rounds, "TEXT_MAX", 0)
         return redact_text(text)
 
 
 def what_is_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list of whatever goes through the passes from now on."""
     read: list[str] = []
+    applied = rounds.apply_passes
 
     def reading(text: str, marks: Sentinels) -> str:
         read.append(text)
-        return apply_passes(text, marks)
+        return applied(text, marks)
 
-    monkeypatch.setattr(tracebacks, "apply_passes", reading)
+    monkeypatch.setattr(rounds, "apply_passes", reading)
     return read
 
 
@@ -111,7 +112,7 @@ def test_a_secret_in_the_message_is_hidden_when_the_frames_are_known(monkeypatch
 def test_what_stood_there_before_is_not_read_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     text = stack("ValueError: refused")
     redact_text(text)
-    monkeypatch.setattr(tracebacks, "apply_passes", None)
+    monkeypatch.setattr(rounds, "apply_passes", None)
 
     assert redact_text(text) == text
 
@@ -131,8 +132,8 @@ def test_frames_with_a_secret_are_not_kept_as_text() -> None:
     leaking = stack("ValueError: refused", source=f"call('{SECRET}')")
 
     assert redact_text(leaking) == redact_text(leaking) == leaking.replace(SECRET, HIDDEN)
-    assert set(tracebacks._frames.values()) == {None}
-    assert tracebacks._parts == set()
+    assert set(rounds._frames.values()) == {None}
+    assert rounds._parts == set()
 
 
 def test_a_mark_in_the_frames_makes_all_of_it_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +153,7 @@ def test_a_block_that_starts_in_the_last_known_frame_is_hidden(monkeypatch: pyte
     assert redact_text(text) == redact_text(text) == whole
 
 
-@pytest.mark.parametrize("needle", tracebacks._FAR)
+@pytest.mark.parametrize("needle", rounds._FAR)
 @pytest.mark.parametrize("place", ["frames", "message"])
 def test_what_reaches_far_makes_all_of_it_be_read(
     needle: str, place: str, monkeypatch: pytest.MonkeyPatch
@@ -201,18 +202,18 @@ def test_a_literal_that_reaches_from_the_frames_into_the_message_is_hidden() -> 
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracebacks, "KEPT_MAX", 3)
+    monkeypatch.setattr(rounds, "KEPT_MAX", 3)
 
     for number in range(8):
         redact_text(stack(f"E: {number}", source=f"run({number})"))
-        assert len(tracebacks._frames) <= 3
-        assert len(tracebacks._parts) <= 3
+        assert len(rounds._frames) <= 3
+        assert len(rounds._parts) <= 3
 
 
 def test_a_long_message_is_not_kept() -> None:
-    redact_text(stack("E: " + "no " * tracebacks.PART_MAX))
+    redact_text(stack("E: " + "no " * rounds.PART_MAX))
 
-    assert tracebacks._parts == set()
+    assert rounds._parts == set()
 
 
 def test_a_stack_of_this_interpreter_is_known() -> None:
@@ -229,4 +230,4 @@ def test_a_stack_of_this_interpreter_is_known() -> None:
     text = "".join(traceback.format_exception(caught.value))
 
     assert redact_text(text) == text.replace(SECRET, HIDDEN)
-    assert [kept for kept in tracebacks._frames.values() if kept and kept in text]
+    assert [kept for kept in rounds._frames.values() if kept and kept in text]
