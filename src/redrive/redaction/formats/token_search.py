@@ -107,18 +107,12 @@ _LONG_PROVIDERS: Final = tuple(kind for kind, _ in _UNMARKED)
 _MARKED: Final = tuple(
     (kind, needle, f"(?:{_BOUNDARY}|{_ESCAPES}){pattern}") for kind, needle, pattern in LONG_SHAPES if needle
 )
-_IN_RUNS: Final = (*SHAPES_IN_RUNS, *_MARKED)
-# A third of the needles have a capital A, and most texts have none.
-_SHAPES, _LONG_PLACES, _LONG_PLACES_WITH_A = (
+_SHAPES, _LONG_PLACES = (
     Places(
         Place(needle, kind, re.compile(pattern), is_far=needle in FAR_NEEDLES)
         for kind, needle, pattern in table
     )
-    for table in (
-        SHAPES,
-        [row for row in _IN_RUNS if "A" not in row[1]],
-        [row for row in _IN_RUNS if "A" in row[1]],
-    )
+    for table in (SHAPES, (*SHAPES_IN_RUNS, *_MARKED))
 )
 
 
@@ -145,7 +139,6 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
     runs = _runs(text)
     if any(end - start >= LONG_RUN_MIN for start, end in runs):
         clean = _LONG_PLACES.redact(text, sentinels)
-        clean = _LONG_PLACES_WITH_A.redact(clean, sentinels) if "A" in clean else clean
         runs = runs if clean is text else _runs(clean)
         text = clean
     return sentinels.replace(text, _found(text, runs)) if runs else text

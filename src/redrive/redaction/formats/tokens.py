@@ -74,7 +74,6 @@ netlify        alnum{30,}                 -            nfp_ nfc_ nfo_ nfu_ nfb_
 vercel         url{24,}                   digit        vcp_ vci_ vck_ vca_ vcr_
 vercel         alnum{24}                  mixed        vercel_
 vercel         alnum{10,}_alnum{20,}      -            vercel_blob_rw_
-deno           alnum{36}                  -            ddp_ ddo_
 trigger        url{20,}                   -            tr_dev_ tr_stg_ tr_prod_ tr_preview_
 inngest        url{2,20}-hex{40,}         -            signkey-
 cloudflare     hex{24}-hex{100,}          -            v1.0-
@@ -107,7 +106,6 @@ onepassword    upper{4}-upper{4}-upper{4}-dotted{19,} -            1PRK-
 bitwarden      uuid.alnum{30}:base64{20,} -            0.
 unkey          alnum{20,}                 digit        unkey_
 unkey          alnum{16,28}               apart,mixed  key_
-stytch         padded{30,}                -            secret-live- secret-test-
 age-key        upper{50,}                 -            AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1
 github         alnum{30,}                 -            ghp_ gho_ ghu_ ghs_ ghr_
 github         url{30,}                   -            github_pat_
@@ -207,7 +205,6 @@ linear         alnum{32,}                 -            lin_api_ lin_oauth_ lin_w
 close          alnum{20,}.alnum{20,}      -            api_
 salesforce     dotted{60,}                -            3MVG9
 dub            alnum{24}                  mixed        dub_
-polar          url{26,}                   digit        polar_oat_ polar_pat_ polar_at_
 zuplo          lower{32}_hex{8}           -            zpka_
 figma          url{36,}                   -            figd_ figo_ figu_ figor_ figoh_
 asana          digit{10,}:hex{30,}        apart        1/
@@ -258,7 +255,6 @@ nuget          lower{43}                  -            oy2
 crates         alnum{32}                  mixed        cio cio_tp_
 clojars        alnum{50,}                 -            CLOJARS_
 packagist      alnum{3,}_alnum{20,}       digit        packagist_
-packagist      url{40,}                   -            packagist_
 docker         url{20,}                   -            dckr_pat_ dckr_oat_
 docker         lower{40,}-lower{20,}      -            SWMTKN-1-
 docker         base64{40,}                -            SWMKEY-1-
@@ -336,7 +332,6 @@ coderabbit     hex{50,}                   -            cr-
 configcat      url{20,}/url{20,}          -            configcat-sdk-1/
 databento      alnum{29}                  apart,mixed  db-
 datastax       alnum{20,}:hex{60,}        -            AstraCS:
-datastax       alnum{20,}                 -            AstraCS:
 hex            hex{60,}                   -            hxtw_ hxtp_
 openvsx        uuid                       -            ovsxp_ ovsxat_
 paystack       lower{1,6}_lower{30,}      digit        sk_ pk_

@@ -21,7 +21,7 @@ RANDOM_MIN: Final = 16
 """A shorter value is never called random."""
 
 SPLIT_MIN: Final = 20
-"""A value of short pieces only is random from this many letters and digits on."""
+"""A value of short pieces only is random from this length on."""
 
 SHIFTS_PER: Final = 5
 """Random text changes between letters, digits and cases at least once in so many characters."""
@@ -62,17 +62,13 @@ _DASHED_WORDS: Final = re.compile(r"[A-Za-z]{4,}(?:-[A-Za-z]{4,}){2,}")
 _PIECES: Final = re.compile(r"[A-Za-z0-9]++")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 # A UUID, a ULID or a number.
-_ID: Final = re.compile(rf"{_UUID.pattern}|[0-7][0-9A-HJKMNP-TV-Z]{{25}}|[0-9]{{16,31}}")
+_ID: Final = re.compile(rf"{_UUID.pattern}|[0-7][0-9A-HJKMNP-TV-Z]{{25}}|[0-9]{{16,}}")
 _HASH: Final = re.compile(r"(?:[a-z_]{1,20}[:/.-])*[0-9a-f]{16,}")
 _TOKEN_LIKE: Final = re.compile(r"[\w+/=.~:!@#$%^*?-]+")
-_PADDED: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){4,}[A-Za-z0-9+/]{2}(?:==|[A-Za-z0-9+/]=)")
-_HEX: Final = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")
-# An AWS secret key has forty characters; slashes may split it into short pieces.
-_FORTY: Final = re.compile(r"[A-Za-z0-9+/]{40}")
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/]{40,}")
+# Only base64 ends in equals signs, even where it begins like a path.
+_PADDED: Final = re.compile("[A-Za-z0-9+/]{16,}={1,2}")
 _ODD: Final = re.compile(r"[!@#$%^&+=~?]")
 _DIGIT: Final = re.compile("[0-9]")
-_VOWELS: Final = re.compile("[aeiouAEIOU]")
 _CAMEL_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SHIFTS: Final = re.compile(r"[a-z](?=[A-Z0-9])|[A-Z](?=[0-9])|[0-9](?=[A-Za-z])")
 
@@ -161,42 +157,28 @@ def is_pin(value: str) -> bool:
 
 def is_random(value: str, kept: Kept = "uuid") -> bool:
     """Return whether a value looks random: a long number, letters and digits well mixed, or letters that make no words."""
-    looked_at = value[:96].strip().rstrip("=")
-    if len(looked_at) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(looked_at):
+    looked_at = value[:96].strip()
+    bare = looked_at.rstrip("=")
+    if len(bare) < RANDOM_MIN or not _TOKEN_LIKE.fullmatch(bare):
         return False
-    if looked_at[0] == "/" and value.rstrip().endswith("="):
-        # A path does not end in the padding of base64.
-        return _BASE64.fullmatch(looked_at) is not None and _is_mixed(looked_at)
-    if _ID.fullmatch(looked_at):
+    if _ID.fullmatch(bare):
         return kept == "nothing"
-    if (kept == "hash" and _HASH.fullmatch(looked_at)) or _LABELLED.match(looked_at):
-        return False
-    is_key = _HEX.fullmatch(looked_at) or (_FORTY.fullmatch(looked_at) and _is_mixed(looked_at))
-    return bool(is_key) or _is_varied(value) or _is_mixed_in_pieces(_PIECES.findall(looked_at))
-
-
-def _is_varied(value: str) -> bool:
-    """Return whether a value has letters of both cases and digits, in short pieces or as padded base64; or makes no words."""
-    if not _DIGIT.search(value):
-        return _is_wordless(value.lower())
-    is_short = len(_CAMEL_WORDS.findall(value)) * 3 >= len(value) or _PADDED.fullmatch(value)
-    return bool(is_short) and not (value.islower() or value.isupper())
-
-
-def _is_wordless(letters: str) -> bool:
-    """Return whether fewer than half of the pairs of letters are common in words."""
-    pairs = [letters[at : at + 2] for at in range(len(letters) - 1)]
-    pairs = [pair for pair in pairs if pair.isalpha()]
-    return len(pairs) >= RANDOM_MIN - 4 and 2 * sum(map(words.COMMON_PAIRS.__contains__, pairs)) < len(pairs)
-
-
-def _is_mixed_in_pieces(pieces: list[str]) -> bool:
-    """Return whether a piece is random, or all of them are: signs may split a random value into short pieces."""
-    if any(map(_is_mixed, pieces)):
+    is_varied = _DIGIT.search(bare) is not None and not (bare.islower() or bare.isupper())
+    if is_varied and _PADDED.fullmatch(looked_at):
         return True
-    # The parts of a name have no shifts inside.
-    size = sum(map(len, pieces))
-    return size >= SPLIT_MIN and SHIFTS_PER * sum(map(count_shifts, pieces)) >= size
+    if (kept == "hash" and _HASH.fullmatch(bare)) or _LABELLED.match(bare):
+        return False
+    # Signs may split a random value into short pieces; the parts of a name have no shifts inside.
+    is_split = len(bare) >= SPLIT_MIN and count_shifts(bare) * SHIFTS_PER >= len(bare)
+    is_short = is_varied and len(_CAMEL_WORDS.findall(bare)) * 3 >= len(bare)
+    return is_split or is_short or any(map(_is_mixed, _PIECES.findall(bare))) or _is_wordless(bare.lower())
+
+
+def _is_wordless(value: str) -> bool:
+    """Return whether fewer than half of the pairs of letters, of twelve or more, are common in words."""
+    pairs = [value[at : at + 2] for at in range(len(value) - 1)]
+    pairs = [pair for pair in pairs if pair.isalpha()]
+    return len(pairs) >= 12 and 2 * sum(map(words.COMMON_PAIRS.__contains__, pairs)) < len(pairs)
 
 
 def count_shifts(piece: str) -> int:
@@ -208,11 +190,7 @@ def _is_mixed(piece: str) -> bool:
     """Return whether ten or more letters of both cases and digits alternate as they do in random text."""
     if len(piece) < 10:
         return False
-    if _DIGIT.search(piece):
-        if count_shifts(piece) * SHIFTS_PER >= len(piece):
-            return True
-        # Words have more than one vowel in five characters.
-        if len(piece) >= SPLIT_MIN and len(_VOWELS.findall(piece)) * 5 <= len(piece):
-            return True
+    if _DIGIT.search(piece) and count_shifts(piece) * SHIFTS_PER >= len(piece):
+        return True
     # Words of a name in camel case are longer than the three characters that random capitals cut out.
     return len(piece) >= RANDOM_MIN and len(_CAMEL_WORDS.findall(piece)) * 3 >= len(piece)

@@ -37,12 +37,10 @@ COOKIES: Final = _split(
     "cookie cookies setcookie sessionid sessid phpsessid jsessionid asp aspxauth sid csrftoken"
 )
 SECRETS: Final = _split(
-    "secrets apikeys authkey encryptionkey signingkey masterkey credential cred creds jwt otp totp cvv cvc csc dsn mnemonic"
+    "secrets apikeys credential cred creds jwt otp totp cvv cvc csc dsn mnemonic"
     " connectionstring connstr bearer dockerconfigjson dockercfg sharedaccesssignature ssws privkey psk"
 )
-SECRET_ENDINGS: Final = tuple(
-    "token secret apikey accesskey secretkey privatekey accountkey credentials".split()
-)
+SECRET_ENDINGS: Final = ("token", "secret", "apikey", "credentials")
 UNCERTAIN: Final = _split(
     "tokens auth signature sig salt nonce session hmac oauth clave passkey apisecretkey authn xauth crumb macaroon license pepper"
 )
