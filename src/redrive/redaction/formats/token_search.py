@@ -107,12 +107,15 @@ _LONG_PROVIDERS: Final = tuple(kind for kind, _ in _UNMARKED)
 _MARKED: Final = tuple(
     (kind, needle, f"(?:{_BOUNDARY}|{_ESCAPES}){pattern}") for kind, needle, pattern in LONG_SHAPES if needle
 )
-_SHAPES, _LONG_PLACES = (
+_IN_RUNS: Final = (*SHAPES_IN_RUNS, *_MARKED)
+# A third of the needles have a capital A, and most texts have none.
+_LONG_TABLES: Final = [[row for row in _IN_RUNS if ("A" in row[1]) is has_a] for has_a in (False, True)]
+_SHAPES, _LONG_PLACES, _LONG_PLACES_WITH_A = (
     Places(
         Place(needle, kind, re.compile(pattern), is_far=needle in FAR_NEEDLES)
         for kind, needle, pattern in table
     )
-    for table in (SHAPES, (*SHAPES_IN_RUNS, *_MARKED))
+    for table in (SHAPES, *_LONG_TABLES)
 )
 
 
@@ -139,6 +142,7 @@ def redact_tokens(text: str, sentinels: Sentinels) -> str:
     runs = _runs(text)
     if any(end - start >= LONG_RUN_MIN for start, end in runs):
         clean = _LONG_PLACES.redact(text, sentinels)
+        clean = _LONG_PLACES_WITH_A.redact(clean, sentinels) if "A" in clean else clean
         runs = runs if clean is text else _runs(clean)
         text = clean
     return sentinels.replace(text, _found(text, runs)) if runs else text

@@ -106,6 +106,7 @@ onepassword    upper{4}-upper{4}-upper{4}-dotted{19,} -            1PRK-
 bitwarden      uuid.alnum{30}:base64{20,} -            0.
 unkey          alnum{20,}                 digit        unkey_
 unkey          alnum{16,28}               apart,mixed  key_
+stytch         padded{30,}                -            secret-live- secret-test-
 age-key        upper{50,}                 -            AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1
 github         alnum{30,}                 -            ghp_ gho_ ghu_ ghs_ ghr_
 github         url{30,}                   -            github_pat_
@@ -114,7 +115,6 @@ github         hex{40}                    apart        v1.
 gitlab         dotted{18,}                -            glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt-
 gitlab         dotted{18,}                -            glagent- glsoat- gloas- glffct- glwt-
 gitlab         url{20,}                   -            GR1348941
-gitlab         alnum{20,}                 -            _gitlab_session=
 atlassian      padded{40,}                -            ATATT3 ATCTT3 ATSTT3
 atlassian      base64{40,}                digit        ATCO BBDC-
 atlassian      alnum{24,}                 -            ATBB
@@ -187,6 +187,7 @@ brave          url{24,}                   apart,digit  BSA
 daytona        hex{60,}                   -            dtn_
 memzero        alnum{24,}                 mixed        m0-
 kaggle         hex{30,}                   -            KGAT_
+voyage         url{43}                    mixed        pa-
 runpod         alnum{36,}                 digit        rpa_
 firecrawl      hex{32}                    -            fc-
 scrapfly       hex{32}                    -            scp-live- scp-test-
@@ -340,7 +341,6 @@ tinybird       url{30,}.dotted{20,}       -            p.eyJ
 trendmicro     alnum{26,}:alnum{40,}      digit        tmc1
 warpstream     hex{60,}                   -            aks_
 wepay          hex{60,}                   -            PRODUCTION_ STAGE_
-aikido         alnum{16,}                 mixed        AIK_CI_ AIK_
 canva          url{40,}                   digit        cnvca
 mergify        url{40,}                   digit        mergify_application_key_ mergify_
 tigris         base64{40,}                digit        tsec_

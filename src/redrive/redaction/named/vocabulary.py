@@ -40,7 +40,7 @@ SECRETS: Final = _split(
     "secrets apikeys credential cred creds jwt otp totp cvv cvc csc dsn mnemonic"
     " connectionstring connstr bearer dockerconfigjson dockercfg sharedaccesssignature ssws privkey psk"
 )
-SECRET_ENDINGS: Final = ("token", "secret", "apikey", "credentials")
+SECRET_ENDINGS: Final = ("token", "secret", "apikey", "accesskey", "secretkey", "privatekey", "credentials")
 UNCERTAIN: Final = _split(
     "tokens auth signature sig salt nonce session hmac oauth clave passkey apisecretkey authn xauth crumb macaroon license pepper"
 )
