@@ -376,3 +376,18 @@ def test_a_payload_without_quotes_is_refused_with_the_way_to_type_it(shell: Shel
 
     assert """'"https://example.org/a"'""" in refused.err
     assert "quotes of its own" not in shell("submit", "flows:orders", "{broken").err
+
+
+def test_what_a_database_cannot_take_is_wrong_input_and_not_a_bug(failed: Shell) -> None:
+    """NUL cannot be typed; halves of surrogate pairs come from arguments that are no UTF-8."""
+    for command, field in (
+        (("dlq", "list", "--owner", "a\udc80b"), "owner"),
+        (("dlq", "assign", "1", "--to", 501 * "a", "--yes"), "assignee"),
+        (("breaker", "open", 501 * "a", "--new", "--yes"), "breaker"),
+        (("pipeline", "pause", "orders", "--actor", 501 * "a"), "actor"),
+    ):
+        refused = failed(*command)
+
+        assert refused.code == 2, refused.err
+        assert f"error: {field} must be a " in refused.err
+        assert "Traceback" not in refused.err

@@ -18,6 +18,10 @@ SECONDS_MAX: Final = 100 * 365 * 86_400.0
 """A hundred years; a longer time is a mistake, and `datetime` could not represent its end."""
 NAME_MAX: Final = 100
 """Characters of the name of a stage, a pipeline or a limit."""
+TEXT_MAX: Final = 500
+"""Characters of a text that a database finds things by: more may not fit into an index, if each takes four bytes."""
+WHOLE_END: Final = 1 << 63
+"""Above every whole number that a database stores."""
 
 
 def did_you_mean(name: str, known: Iterable[str], *, at_least: float = 0.6) -> str:
@@ -62,6 +66,35 @@ def whole(field: str, value: int, *, minimum: int, fix: str) -> int:
             field=field, value=value, rule=f"must be a whole number of at least {minimum}", fix=fix
         )
     return value
+
+
+def is_storable(value: str) -> bool:
+    """Return whether every database takes a text: it has no NUL, and no half of a surrogate pair."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
+
+
+def text(field: str, value: object, *, fix: str, longest: int = TEXT_MAX) -> None:
+    """Refuse what is no text, and one that a database cannot store, or not find things by."""
+    if not isinstance(value, str) or not 0 < len(value) <= longest or not is_storable(value):
+        rule = f"must be a text of 1 to {longest:,} characters, none of them NUL or half of a surrogate pair"
+        raise ConfigurationError(field=field, value=value, rule=rule, fix=fix)
+
+
+def stored(field: str, value: object) -> None:
+    """Refuse a text or a whole number that not every database takes; anything else is left to its caller."""
+    if isinstance(value, str):
+        if not is_storable(value):
+            rule = "must be a text without NUL and without half of a surrogate pair: no database takes those"
+            raise ConfigurationError(field=field, value=value, rule=rule, fix="Leave such characters out.")
+    elif isinstance(value, int) and not -WHOLE_END <= value < WHOLE_END:
+        rule = f"must be a whole number of at most {WHOLE_END - 1}"
+        raise ConfigurationError(
+            field=field, value=value, rule=rule, fix="Check it: there is nothing beyond."
+        )
 
 
 def instance(field: str, value: object, kind: type, *, fix: str) -> None:

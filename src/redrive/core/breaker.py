@@ -12,7 +12,17 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
-from redrive.core.arguments import function, is_http_status, one_of, seconds, share, whole
+from redrive.core.arguments import (
+    NAME_MAX,
+    TEXT_MAX,
+    function,
+    is_http_status,
+    one_of,
+    seconds,
+    share,
+    text,
+    whole,
+)
 from redrive.core.failure import Category, Failure
 from redrive.core.taxonomy import refuse_mistyped
 from redrive.errors import ConfigurationError
@@ -65,6 +75,9 @@ class Breaker:
                 rule="must be a non-empty string",
                 fix='Write Breaker("openai", ...).',
             )
+        # A breaker of a key is stored by both, and together they have to fit into an index.
+        longest = TEXT_MAX if self.key is None else NAME_MAX
+        text("Breaker.name", self.name, longest=longest, fix='Write Breaker("openai", ...).')
         where = f"Breaker({self.name})"
         self._check_thresholds(where)
         for field, above in (("window", True), ("open_for", True), ("probe_timeout", True), ("ramp", False)):

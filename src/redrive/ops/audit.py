@@ -10,10 +10,11 @@ import os
 import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from redrive.core.arguments import stored, text
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.runtime import CURRENT
 from redrive.redaction.process import redact, redact_mapping
@@ -27,6 +28,9 @@ Kind: TypeAlias = Literal[
     "breaker", "file", "filter", "group", "job", "jobs", "letter", "limit", "origin", "pipeline", "replay", "run",
     "schedule", "schema",
 ]  # fmt: skip
+
+SUBJECT_MAX: Final = 600
+"""Characters of what an act is about: the log is read by them, and more may not fit into its index."""
 
 
 class Subject(NamedTuple):
@@ -48,6 +52,11 @@ class Actor:
     user: str | None = None
     """The user of the operating system, if that is known: the name is only what somebody claims."""
 
+    def __post_init__(self) -> None:
+        # Half of a surrogate pair, as the arguments of a program may have it, is escaped where it is stored.
+        text("actor", storable(self.name), fix="Who acts: a name, or an address.")
+        stored("reason", None if self.reason is None else storable(self.reason))
+
     @property
     def text(self) -> str:
         """The name to record, with the user beside it if that is another one."""
@@ -61,6 +70,8 @@ class Actor:
         """Return the first columns of a log line: when, who, verb, subject, reason; redacted."""
         at, actor = CURRENT.get().clock.wall(), redact(storable(self.text))
         named = str(subject.id) if isinstance(subject.id, int) else redact(storable(subject.id))
+        stored(subject.kind, named)
+        named = named if len(named) <= SUBJECT_MAX else f"{named[: SUBJECT_MAX - 3]}..."
         return operation_sql.Act(at, actor, verb, subject.kind, named, safe_text(self.reason))
 
     def log(self, verb: str, subject: Subject, *, change: Mapping[str, object] | None = None) -> Step:

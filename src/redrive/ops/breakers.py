@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from redrive.core.arguments import text
 from redrive.core.breaker_state import BreakerState, Phase, closed, isolated, opened
 from redrive.core.decoding import prepare
 from redrive.core.units import instant
@@ -113,8 +114,8 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
     """
     for _ in range(SWAPS_MAX):
         before = store.breaker(name)
-        if before is None and not is_new:
-            known_breaker(store, name)
+        if before is None:
+            _check_new(store, name, is_new=is_new)
         now = CURRENT.get().clock.wall()
         state = _MOVES[verb](now)
         after = msgspec.json.encode(state)
@@ -128,6 +129,13 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
     raise StoreUnavailableError(
         database=f"breaker {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"
     )
+
+
+def _check_new(store: Store, name: str, *, is_new: bool) -> None:
+    """Refuse a name that no breaker has, or one that none can have."""
+    if not is_new:
+        known_breaker(store, name)
+    text("breaker", name, fix="The name that the code gives it, or will.")
 
 
 def known_breaker(store: Store, name: str) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from redrive.core import limit_state as step
-from redrive.core.arguments import whole
+from redrive.core.arguments import text, whole
 from redrive.core.limit import Limit, check_burst, parse_rate, rate_text
 from redrive.core.limit_state import LimitState
 from redrive.core.units import instant
@@ -170,6 +170,8 @@ def _change(
     store: Store, name: str, key: str, by: Actor, *, verb: str, change: Callable[[LimitState], LimitState]
 ) -> LimitFacts:
     """Change the state of a limit by compare-and-swap, with its line in the operator log."""
+    if key:
+        text("key", key, fix="What the key function of the limit returns.")
     known, log = _known(store), by.log(verb, Subject("limit", name))
     for _ in range(SWAPS_MAX):
         before = _state_of(store, name, key, known)

@@ -3,7 +3,8 @@
 
 The functions of a pipeline are known to its workers alone. So a worker finds the keys of queued jobs before it claims any, a
 bounded number at a time, and writes them beside the jobs; a job that leaves its lane, or is replayed, loses its key. A key function
-that raises fails its job alone, when that is run. Lives on the store's thread; `key_of` and `error_of` may be called from any.
+that raises, or returns what cannot be stored, fails its job alone, when that is run. Lives on the store's thread; `key_of` and
+`error_of` may be called from any.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from redrive.core.arguments import TEXT_MAX, text
 from redrive.engine.pipeline.codec import Codec
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.stage import Stage
@@ -155,7 +157,8 @@ class JobKeys:
         return ConfigurationError(
             field=f"stage({self.lanes[found[0]].stage.name}).key",
             value=found[1].removeprefix(BROKEN),
-            rule="must be a function that returns a string, a whole number or None for every job, and it failed for this one",
+            rule="must be a function that returns a string, a whole number or None for every job, and it failed for this one,"
+            f" or its keys have more than {TEXT_MAX} characters together",
             fix="Correct the function, then replay the job.",
         )
 
@@ -174,6 +177,8 @@ class JobKeys:
         )
         try:
             found = [_text(function(view)) for function in _key_functions(lane.stage).values()]
+            # The queue is ordered by them, and more may not fit into its index.
+            text("keys", "".join(found) or "none", fix="Hash what is longer.")
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything.
             return BROKEN + type(error).__name__
         return json_list(found)

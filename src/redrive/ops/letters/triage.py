@@ -17,9 +17,10 @@ from typing import Final, cast
 
 import msgspec
 
-from redrive.core.arguments import one_of
+from redrive.core.arguments import one_of, stored, text
 from redrive.core.diagnosis import Diagnosis
 from redrive.core.lifecycle import LetterState
+from redrive.engine.pipeline.codec import storable
 from redrive.errors import ConfigurationError, LetterNotFoundError, StoreUnavailableError
 from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps
@@ -116,10 +117,13 @@ def restore(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
 
 def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) -> ActResult:
     """Set the assignee of letters; None for nobody. Closed letters are left alone."""
-    # Redacted by patterns alone: an assignee may well be named in a payload.
-    name = (
-        None if assignee is None else _redacted(_text("assignee", assignee, fix="A name, or nobody at all."))
-    )
+    name: str | None = None
+    if assignee is not None:
+        given = _text("assignee", assignee, fix="A name, or nobody at all.")
+        # Letters are found by it.
+        text("assignee", given, fix="A name, or nobody at all.")
+        # Redacted by patterns alone: an assignee may well be named in a payload.
+        name = _redacted(given)
     change = partial(triage_sql.assign_letters, assignee=name)
     act = _Act(verb="assign", change=change, after={"assignee": name})
     return _carry_out(store, frozen, by, [act])
@@ -244,7 +248,7 @@ def _before(store: Store, able: Sequence[LetterToTriage]) -> dict[str, object]:
 
 
 def _text(field: str, given: str, *, fix: str) -> str:
-    """Return a text without surrounding blanks; refuse an empty or a very long one."""
+    """Return a text without surrounding blanks; refuse an empty or a very long one, and one that cannot be stored."""
     if not isinstance(given, str) or not given.strip() or len(given) > TEXT_MAX:
         raise ConfigurationError(
             field=field,
@@ -252,6 +256,7 @@ def _text(field: str, given: str, *, fix: str) -> str:
             rule=f"must be a text of at most {TEXT_MAX:,} characters, and not empty",
             fix=fix,
         )
+    stored(field, storable(given))
     return given.strip()
 
 

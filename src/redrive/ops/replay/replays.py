@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from redrive.core.arguments import stored
 from redrive.core.replay import Counts, Plan
 from redrive.core.units import instant
 from redrive.engine.pipeline.codec import storable
@@ -120,8 +121,9 @@ def cancel(store: Store, replay: int, by: Actor) -> Replay:
 
 def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
     """Close a replay that has ended, with a note on how it was resolved."""
-    known = get_replay(store, replay)
     given = note.strip()
+    stored("note", storable(given))
+    known = get_replay(store, replay)
     kept = (safe_text(given, values_of_replay(store, known, given)) or "")[:NOTE_MAX]
     if not kept:
         raise ReplayRefusedError(

@@ -8,8 +8,8 @@ It is declared as a function without a body, so that type checkers know its para
 
 Calling it runs nothing: it makes what `Store.query` and `Store.apply` take. Its text stands under its name in an SQL file of each
 dialect, with the parameters in the order of the declaration. A tuple that is passed stands for several of them, a list for one, as
-JSON. Rows are converted in one place, here: to what one column has, to a named tuple, or to a dataclass, which may have times and
-types of JSON where the database has seconds and texts.
+JSON. What a database would not take is refused here, so that all stores refuse it alike. Rows are converted here, too: to what one
+column has, to a named tuple, or to a dataclass, which may have times and types of JSON where the database has seconds and texts.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from typing import (
 
 import msgspec
 
+from redrive.core.arguments import stored
 from redrive.core.units import instant
 from redrive.store.records import Call, Row, json_list
 
@@ -55,7 +56,9 @@ class Statement(Generic[P, R]):
         """Return what runs it with these parameters."""
         parameters: list[object] = []
         for name in self.parameters:
-            parameters += map(_stored, _flat(given[name]))
+            for field, value in _flat(name, given[name]):
+                stored(field, value)
+                parameters.append(_list_of(field, value) if type(value) is list else value)
         return Call(self.name, tuple(parameters), decoder=self.decode)
 
     def decode(self, rows: list[Row]) -> list[R]:
@@ -112,17 +115,22 @@ def _without_none(declared: Any) -> Any:
     return next(each for each in options if each is not NoneType) if NoneType in options else declared
 
 
-def _flat(value: object) -> Iterator[object]:
-    """Return what a parameter stands for: all that a tuple has, and the tuples in it."""
+def _flat(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """Return what a parameter stands for, with the name of each: all that a tuple has, and the tuples in it."""
     if not isinstance(value, tuple):
-        yield value
+        yield name, value
         return
-    for each in cast("tuple[object, ...]", value):
-        yield from _flat(each)
+    parts = cast("tuple[object, ...]", value)
+    names: tuple[str, ...] = getattr(parts, "_fields", (name,) * len(parts))
+    for part, each in zip(names, parts, strict=True):
+        yield from _flat(part, each)
 
 
-def _stored(value: object) -> object:
-    return json_list(cast("list[object]", value)) if type(value) is list else value
+def _list_of(name: str, values: Any) -> str:
+    """Return a list as JSON; of what is in it, only texts and numbers of its own are looked at."""
+    for each in values:
+        stored(name, each)
+    return json_list(values)
 
 
 def members_of(row: object) -> dict[str, object]:
