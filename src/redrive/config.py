@@ -32,6 +32,11 @@ def database_url() -> str | None:
     return _address("REDRIVE_DATABASE_URL", address) if address else _from_files()
 
 
+def variable(name: str) -> str | None:
+    """Return a variable that a library reads by itself, to know what it will find; None if it is empty or not set."""
+    return os.environ.get(name) or None
+
+
 def count_in(folder: str) -> None:
     """Let prometheus-client, which reads this when it is imported, count in files of a folder that processes share."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from tests.databases import Address
+from tests.databases import Address, Schemas
 from tests.e2e.shell import FLOWS, ORDERS, Shell
 
 
@@ -59,3 +60,15 @@ def shop(shell: Shell) -> Shell:
     shell("submit", "orders:shop", "--file", "items.jsonl")
     shell("worker", "orders:shop", "--until-idle", "--concurrency", "1")
     return shell
+
+
+@pytest.fixture
+def fresh(schemas: Schemas) -> Generator[str]:
+    """The address of a schema that does not exist."""
+    name = schemas.emptied("gone")
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute(f"DROP SCHEMA {name} CASCADE")
+    schemas.forget(name)
+    yield schemas.named(name)
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")

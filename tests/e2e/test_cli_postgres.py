@@ -187,18 +187,6 @@ def test_a_worker_that_is_to_end_by_itself_does_not_wait_for_a_server(run: Run) 
     assert_one_line(output, "Connection refused", "Check that the server runs")
 
 
-@pytest.fixture
-def fresh(schemas: Schemas) -> Generator[str]:
-    """The address of a schema that does not exist."""
-    name = schemas.emptied("gone")
-    with psycopg.connect(schemas.server, autocommit=True) as db:
-        db.execute(f"DROP SCHEMA {name} CASCADE")
-    schemas.forget(name)
-    yield schemas.named(name)
-    with psycopg.connect(schemas.server, autocommit=True) as db:
-        db.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
-
-
 def test_a_command_that_reads_creates_nothing(run: Run, fresh: str) -> None:
     for _ in range(2):
         code, output = run("job", "list", "--database-url", fresh)
@@ -316,106 +304,6 @@ def test_the_documented_queries_show_what_waits(shell: Shell, fresh: str, schema
     assert found[1][0][0] == "orders"
     assert found[2] == []
     assert len(found) == 5
-
-
-@pytest.fixture
-def roles(shell: Shell, fresh: str, schemas: Schemas) -> Generator[dict[str, str]]:
-    """The addresses of a worker, a reader and a submitter that have the rights that are documented."""
-    name = fresh.rpartition("=")[2]
-    grants = PAGE.read_text(encoding="utf-8").partition("```sql\n")[2].partition("```")[0]
-    for of, mine in (
-        ("SCHEMA redrive", f"SCHEMA {name}"),
-        ("redrive_", f"{name}_"),
-        ("redrive.", f"{name}."),
-    ):
-        grants = grants.replace(of, mine)
-    kinds = ("worker", "reader", "submitter")
-    assert shell("migrate", "--database-url", fresh).code == 0
-    with psycopg.connect(schemas.server, autocommit=True) as db:
-        for kind in kinds:
-            db.execute(f"CREATE ROLE {name}_{kind} LOGIN")
-        try:
-            db.execute(grants)
-            yield {kind: fresh.replace("//postgres:@", f"//{name}_{kind}:@") for kind in kinds}
-        finally:
-            for kind in kinds:
-                db.execute(f"DROP OWNED BY {name}_{kind}; DROP ROLE {name}_{kind}")
-
-
-def test_workers_and_readers_need_only_the_rights_that_are_documented(
-    shell: Shell, roles: dict[str, str]
-) -> None:
-    worker, reader = roles["worker"], roles["reader"]
-
-    assert shell("submit", "flows:orders", "5", "--database-url", worker).code == 0
-    assert shell("worker", "flows:orders", "--until-idle", "--database-url", worker).code == 0
-    assert shell("pipeline", "pause", "orders", "--database-url", worker).code == 0
-    listed = shell("job", "list", "--database-url", reader)
-    assert "complete" in listed.out
-    assert shell("events", "--database-url", reader).code == 0
-    for command in (("pipeline", "resume", "orders"), ("submit", "flows:orders", "6")):
-        refused = shell(*command, "--database-url", reader)
-        assert refused.code != 0
-        assert_one_line(refused.err, "permission denied", "Grant it to the role")
-
-
-def test_a_submitter_can_submit_at_the_first_stage_and_do_nothing_else(
-    shell: Shell, roles: dict[str, str], schemas: Schemas
-) -> None:
-    submitter = roles["submitter"]
-    assert shell("worker", "flows:orders", "--until-idle", "--database-url", roles["worker"]).code == 0
-
-    assert shell("submit", "flows:orders", "5", "--key", "k", "--database-url", submitter).code == 0
-    again = shell("submit", "flows:orders", "5", "--key", "k", "-o", "json", "--database-url", submitter)
-    shell.write("items.jsonl", 6, 7)
-    assert shell("submit", "flows:orders", "--file", "items.jsonl", "--database-url", submitter).code == 0
-    assert '"is_duplicate": true' in again.out
-    listed = shell("job", "list", "-o", "json", "--database-url", roles["reader"])
-    assert listed.out.count('"queued"') == 3
-
-    for command in (
-        ("job", "list"),
-        ("worker", "flows:orders", "--until-idle"),
-        ("pipeline", "pause", "orders"),
-    ):
-        refused = shell(*command, "--database-url", submitter)
-        assert refused.code != 0
-        assert_one_line(refused.err, "permission denied", "Grant it to the role")
-    assert_refused(submitter, schemas)
-
-
-def assert_refused(submitter: str, schemas: Schemas) -> None:
-    """See that a submitter cannot do by hand what its commands do not do."""
-    schema = submitter.rpartition("=")[2]
-    with psycopg.connect(schemas.server, user=f"{schema}_submitter", autocommit=True) as db:
-        db.execute(f"SET search_path TO {schema}")
-        for statement in (
-            "SELECT * FROM jobs",
-            "SELECT payload FROM jobs",
-            "SELECT secret FROM installations",
-            "INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, created_at) VALUES ('orders', 2, 'queued', 5, 0, 0)",
-            "UPDATE jobs SET status = 'processing', lease_token = 1, worker_id = 'w'",
-            "UPDATE jobs SET lease_token = NULL",
-            "DELETE FROM jobs",
-            "INSERT INTO attempts SELECT * FROM attempts",
-            "INSERT INTO replay_rules VALUES ('orders', '{}')",
-            "UPDATE replay_rules SET rules = '{}'",
-            "UPDATE lanes SET position = 0",
-            "INSERT INTO breakers VALUES ('api', '{}')",
-            "INSERT INTO workers SELECT * FROM workers",
-        ):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                db.execute(statement)
-        later = "SELECT submit_jobs((SELECT id FROM installations ORDER BY number DESC LIMIT 1), json_build_array(json_build_object("
-        later += "'lane', (SELECT id FROM lanes WHERE position > 0 LIMIT 1), 'payload', '5', 'priority', 5, 'run_at', 0))::text)"
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="submitted at the first stage"):
-            db.execute(later)
-        # A table of its own in place of one of redrive's is not looked at.
-        db.execute("CREATE TEMPORARY TABLE lanes AS SELECT id, pipeline, stage, 0 AS position FROM lanes")
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="submitted at the first stage"):
-            db.execute(
-                later.replace("FROM lanes WHERE position > 0", f"FROM {schema}.lanes WHERE position > 0")
-            )
 
 
 FLOW = """

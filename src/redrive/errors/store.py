@@ -40,9 +40,11 @@ class StoreRefusedError(StoreError):
         database: str,
         cause: str,
         hint: str = "If no other program changed the database, this is a bug in redrive: please report it.",
+        is_forbidden: bool = False,
     ) -> None:
         self.database = database
         self.cause = cause
+        self.is_forbidden = is_forbidden
         super().__init__(f"{database}: {cause}", hint=hint)
 
 

@@ -57,7 +57,7 @@ def lanes_of(
     """Return the lanes of some pipelines; stages get the resources they ask for by type."""
     _check_transactional(store, pipelines)
     lanes: dict[LaneId, Lane] = {}
-    installation = installation_of(store)
+    installation = installation_of(store, with_secret=True)
     for pipeline in pipelines:
         given = resources.get(pipeline.name, ())
         ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
@@ -82,7 +82,8 @@ def _check_transactional(store: Store, pipelines: Sequence[Pipeline]) -> None:
             )
 
 
-def installation_of(store: Store) -> Installation:
-    """Return what identifies this database among others."""
+def installation_of(store: Store, *, with_secret: bool = False) -> Installation:
+    """Return what identifies this database among others; with the key of hashes of values, for workers alone."""
     rows = store.query(transfer_sql.installations())
-    return Installation(tuple((row.id, row.first_job) for row in rows), rows[0].secret)
+    secret = store.query(transfer_sql.secret())[0] if with_secret else b""
+    return Installation(tuple((row.id, row.first_job) for row in rows), secret)

@@ -96,7 +96,9 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[RetryOptions])
     )
     try:
         taken = store.apply(log.touching(1), *steps)
-    except StoreRefusedError:
+    except StoreRefusedError as error:
+        if error.is_forbidden:
+            raise
         taken = None
     if taken is None:
         raise _refused(

@@ -21,6 +21,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
+from redrive.config import variable
 from redrive.errors import (
     ConfigurationError,
     StoreDamagedError,
@@ -46,7 +47,7 @@ DEFAULTS: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
 }
-"""Settings of a connection that its address does not make."""
+"""Settings of a connection that neither its address nor a variable of libpq makes."""
 PASSING: Final = ("08", "40", "53", "55", "57", "58", "25")
 """Classes of errors that a repetition may cure: connection, conflict, resources, lock, operator, system, read-only."""
 ADMISSION: Final = re.compile(
@@ -214,7 +215,8 @@ class Server:
         return link
 
     def _open(self) -> WatchedConnection:
-        known = conninfo_to_dict(self.address.conninfo)
+        # With what the variables of libpq say: a default of ours must not go before those.
+        known = _set_by_variables() | conninfo_to_dict(self.address.conninfo)
         given: dict[str, Any] = {name: value for name, value in DEFAULTS.items() if name not in known}
         if "," in str(known.get("host", "")) and "target_session_attrs" not in known:
             given["target_session_attrs"] = "read-write"
@@ -262,6 +264,14 @@ class Server:
             link.close()
 
 
+def _set_by_variables() -> dict[str, Any]:
+    """Return the settings that the variables `PG*` make."""
+    options = [
+        (option.keyword.decode(), (option.envvar or b"").decode()) for option in Conninfo.get_defaults()
+    ]
+    return {keyword: value for keyword, name in options if name and (value := variable(name)) is not None}
+
+
 def holder_of_lock(link: Link, address: Address) -> str:
     """Return who holds the strongest lock on a table of ours now, and for longest; an empty text if nobody does.
 
@@ -300,6 +310,7 @@ def error_of(error: Exception, address: Address) -> StoreError:
             database=database,
             cause=text,
             hint="Grant it to the role (docs/how-to/postgresql.md lists what each role needs), or connect with another.",
+            is_forbidden=True,
         )
     if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName | errors.UndefinedFunction):
         return StoreRefusedError(

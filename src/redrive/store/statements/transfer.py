@@ -17,7 +17,6 @@ class InstallationRow(NamedTuple):
     id: str
     first_job: int
     first_letter: int
-    secret: bytes
 
 
 class JobOfLetter(NamedTuple):
@@ -70,6 +69,8 @@ class ImportMark(NamedTuple):
 def installation() -> str: ...
 @statement
 def installations() -> InstallationRow: ...
+@statement
+def secret() -> bytes: ...
 @statement
 def exported_letters(*, ids: list[int]) -> DeadLetter: ...
 @statement

@@ -6,7 +6,11 @@ SELECT id FROM installations ORDER BY number DESC LIMIT 1;
 
 -- name: installations
 -- The present one first.
-SELECT id, first_job, first_letter, secret FROM installations ORDER BY number DESC;
+SELECT id, first_job, first_letter FROM installations ORDER BY number DESC;
+
+-- name: secret
+-- The key of hashes of values. Apart from the rest: not everybody who needs that may read it.
+SELECT secret FROM installations ORDER BY number DESC LIMIT 1;
 
 -- name: exported_values
 -- The payload of a job, and the input of its present stage; that one is NULL while it is the payload.
