@@ -16,7 +16,8 @@ MAY_IMPORT = {
     "redaction": {"errors"},
     "rules": {"core", "errors"},
     "config": {"redaction", "errors"},
-    "store": {"core", "errors"},
+    # The variables of a driver decide what it is given besides them.
+    "store": {"core", "config", "errors"},
     "sinks": {"core", "redaction", "store", "errors"},
     "engine": {"core", "rules", "config", "redaction", "store", "sinks", "errors"},
     "ops": {"core", "rules", "config", "redaction", "store", "sinks", "engine", "errors"},
