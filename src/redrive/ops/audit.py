@@ -10,7 +10,7 @@ import os
 import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -101,7 +101,7 @@ class Actor:
 def kept_change(change: Mapping[str, object], ids: Iterable[int] = ()) -> str | None:
     """Return what an act changed as redacted JSON; None if there is nothing."""
     # Ids are added after the redactor, which might take long numbers for something they are not.
-    kept = cast("dict[str, object]", redact_mapping(change))
+    kept = redact_mapping(change)
     kept |= {"letters": rows} if (rows := unbroken(ids)) else {}
     return msgspec.json.encode(kept).decode() if kept else None
 

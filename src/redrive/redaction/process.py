@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Final, cast, overload
 from urllib.parse import unquote
 
 from redrive.errors import ConfigurationError
@@ -222,6 +222,12 @@ def _in_parts(
     return redacted, lambda part: certain(redacted(part), is_start=is_start) if cut else redacted(part)
 
 
+@overload
+def redact_mapping(
+    value: Mapping[str, object], payload: Mapping[str, str] | None = None
+) -> dict[str, object]: ...
+@overload
+def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> object: ...
 def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> object:
     """Return a structure of the same shape as `value` without secrets; `value` is not changed."""
     if not payload:

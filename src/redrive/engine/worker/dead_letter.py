@@ -177,7 +177,7 @@ def safe_notes(notes: Mapping[str, str], redactor: JobRedactor) -> str | None:
     for name, text in dict(notes).items():
         redacted[_unused(_redacted(name[:TEXT_MAX], literals), redacted)] = _redacted(text, literals)
     clean: dict[str, str] = {}
-    for name, value in cast("dict[str, object]", redact_mapping(redacted, payload=literals)).items():
+    for name, value in redact_mapping(redacted, payload=literals).items():
         clean[_unused(name, clean)] = str(value)[:NOTE_MAX]
     return msgspec.json.encode(clean).decode()
 
@@ -228,7 +228,7 @@ def _context_of(failure: Failure, redactor: JobRedactor, stage: str, notes: str 
         "notes": None if notes is None else msgspec.json.decode(notes),
     }
     if any(value is not None for value in foreign.values()):
-        clean = cast("dict[str, object]", redact_mapping(foreign, payload=literals))
+        clean = redact_mapping(foreign, payload=literals)
         # The names are our own and no secrets, even if a payload contains one of them.
         foreign = dict(zip(foreign, clean.values(), strict=True))
     return {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -238,7 +238,7 @@ def _redacted(facts: dict[str, object]) -> dict[str, object]:
         for name, fact in facts.items()
         if isinstance(fact, str | dict | list) and not name.endswith("_at")
     }
-    return {**facts, **cast("dict[str, object]", redact_mapping(texts))}
+    return {**facts, **redact_mapping(texts)}
 
 
 def _check_rules(store: Store, frozen: FrozenSet) -> None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import msgspec
 
@@ -404,7 +404,7 @@ def _context(line: ExportedLine, clean: _Clean) -> bytes:
     given = line.letter.sanitized_context
     if len(msgspec.json.encode(given)) > CONTEXT_MAX:
         given = {}
-    context = cast("dict[str, object]", redact_mapping(given, payload=clean.literals))
+    context = redact_mapping(given, payload=clean.literals)
     encoded = msgspec.json.encode({**context, "imported": source})
     return encoded if len(encoded) <= CONTEXT_MAX else msgspec.json.encode({"imported": source})
 

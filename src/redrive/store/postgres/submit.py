@@ -7,7 +7,7 @@ A job whose key somebody else is just storing waits for that: it is a duplicate 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -115,8 +115,7 @@ class Submission:
             rows.add(turn, alike, job.ordinal, None if is_beside(job) else job.payload)
         self._db.copy("copy_jobs", rows)
         return {
-            place: SubmittedJob(cast("JobId", id_), is_duplicate=False)
-            for place, id_ in zip(jobs, ids, strict=True)
+            place: SubmittedJob(JobId(id_), is_duplicate=False) for place, id_ in zip(jobs, ids, strict=True)
         }
 
     def _insert(self, jobs: Mapping[int, NewJob], now: float) -> Made:
@@ -129,7 +128,7 @@ class Submission:
         for place, job in jobs.items():
             id_ = keyed.pop((self._pipelines[job.lane], job.key), None) if job.key else next(plain)
             if id_ is not None:
-                made[place] = SubmittedJob(cast("JobId", id_), is_duplicate=False)
+                made[place] = SubmittedJob(JobId(id_), is_duplicate=False)
         return made
 
     def _duplicates(self, jobs: Mapping[int, NewJob]) -> Made:
@@ -141,7 +140,7 @@ class Submission:
         held = {(pipeline, key): id_ for id_, pipeline, key in rows}
         found = {place: held.get((self._pipelines[job.lane], job.key)) for place, job in jobs.items()}
         return {
-            place: SubmittedJob(cast("JobId", id_), is_duplicate=True)
+            place: SubmittedJob(JobId(id_), is_duplicate=True)
             for place, id_ in found.items()
             if id_ is not None
         }
