@@ -53,6 +53,7 @@ def burnt(shell: Shell) -> Shell:
     return shell
 
 
+@pytest.mark.untraced
 def test_no_control_character_of_a_text_reaches_the_terminal(burnt: Shell) -> None:
     for look in LOOKS:
         ended = burnt(*look)

@@ -51,6 +51,7 @@ def test_a_list_of_letters_goes_on_where_the_last_page_ended(failed: Shell) -> N
     assert "more: --before 1" in failed("dlq", "list", "-n", "2").err
 
 
+@pytest.mark.untraced
 def test_letters_are_chosen_by_options(failed: Shell) -> None:
     counts = {
         ("--code", "BUG_CODE"): 4,
@@ -125,6 +126,7 @@ def test_a_message_that_begins_with_a_newline_is_listed_by_its_first_line(shell:
     assert "no such thing" in shell("dlq", "groups").out
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("width", [80, 100, 200])
 @pytest.mark.parametrize(
     ("command", "named"),
@@ -230,6 +232,7 @@ def test_edits_and_operations_are_shown_without_values(failed: Shell) -> None:
     assert "a slip" in shown
 
 
+@pytest.mark.untraced
 def test_a_letter_whose_replay_failed_again_is_past_and_the_new_one_is_marked(failed: Shell) -> None:
     with connect() as rd, changing(rd) as db:
         db.execute("UPDATE dead_letters SET state = 'replaying' WHERE job_id = 2")

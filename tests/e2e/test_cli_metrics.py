@@ -58,6 +58,7 @@ def stopped(worker: subprocess.Popen[str]) -> str:
     return err
 
 
+@pytest.mark.untraced
 def test_one_scrape_has_the_exact_sum_of_all_processes_also_of_one_that_was_killed(shell: Shell) -> None:
     (shell.folder / "busy_flow.py").write_text(BUSY, encoding="utf-8")
     port = free_ports(1)
@@ -97,6 +98,7 @@ def test_one_scrape_has_the_exact_sum_of_all_processes_also_of_one_that_was_kill
     assert found["redrive_settle_batch_size_sum",] > 0, "counted by the processes themselves"
 
 
+@pytest.mark.untraced
 @pytest.mark.traced_programs
 def test_a_single_worker_serves_them_on_both_ports_and_counts_retries_by_hand(shell: Shell) -> None:
     metrics, health = free_ports(1), free_ports(1)

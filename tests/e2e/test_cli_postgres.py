@@ -339,6 +339,7 @@ def effects(
         db.execute("DROP TABLE effects")
 
 
+@pytest.mark.untraced
 def test_two_processes_share_a_database_and_every_effect_takes_place_once(
     shell: Shell, fresh: str, effects: psycopg.Connection[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_replay_needs_a_diagnosis_evidence_and_a_confirmation(failed: Shell) -
     assert letter["state"] == "ready"
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-5.4", "CR-5.5")
 def test_a_replay_goes_from_the_failed_stage_and_is_verified_and_closed(failed: Shell) -> None:
     made_ready(failed)

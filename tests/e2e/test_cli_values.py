@@ -36,6 +36,7 @@ def test_the_payload_is_shown_only_to_whoever_asks_for_it(shell: Shell) -> None:
     assert [each[:2] for each in reads(shell)] == [("read payload", "job 1")] * 2
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("item", "words"), [("0", "job 1 failed with"), ("13", "is still queued"), ("5", "there is no job 9")]
 )

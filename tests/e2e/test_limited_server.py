@@ -112,6 +112,7 @@ def best_of_three(server: Server, folder: Path, limit: Limit, enough: float) -> 
     return min(found)
 
 
+@pytest.mark.untraced
 def test_with_a_limit_nearly_nothing_is_refused_and_nothing_is_lost(server: Server, tmp_path: Path) -> None:
     drained(server, tmp_path)
     by_backoff = server.refused

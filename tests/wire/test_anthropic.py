@@ -52,6 +52,7 @@ def _failure(address: str, *, timeout: float = PATIENT_S, stream: bool = False) 
     return classify(raised.value)
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.2", "CR-1.3", "CR-1.6")
 @pytest.mark.parametrize(("status", "kind", "code", "heals"), ERRORS)
 def test_an_answer_means_what_its_error_type_says(

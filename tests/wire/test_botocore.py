@@ -68,6 +68,7 @@ S3_ERRORS = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.2", "CR-1.6", "CR-1.7")
 @pytest.mark.parametrize(("status", "word", "code", "heals"), S3_ERRORS)
 def test_an_answer_of_s3_means_what_its_code_says(
@@ -95,6 +96,7 @@ DYNAMODB_ERRORS = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.2", "CR-1.4", "CR-1.5")
 @pytest.mark.parametrize(("kind", "code", "heals"), DYNAMODB_ERRORS)
 def test_a_400_of_dynamodb_means_what_its_type_says(serve: Serve, kind: str, code: str, heals: bool) -> None:

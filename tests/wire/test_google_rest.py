@@ -257,6 +257,7 @@ def test_a_connection_that_fails_heals(
     assert (failure.category, failure.retryable) == (Category.NETWORK, True)
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.1")
 def test_refused_and_unresolved_are_told_apart(
     refusing: Refusing, failure_at: Callable[..., Failure]
@@ -265,6 +266,7 @@ def test_refused_and_unresolved_are_told_apart(
     assert failure_at("http://nowhere.invalid").code == "NETWORK_DNS"
 
 
+@pytest.mark.untraced
 def test_an_untrusted_certificate_does_not_heal(
     serve: Serve, certificates: Certificates, failure_at: Callable[..., Failure]
 ) -> None:

@@ -116,6 +116,7 @@ def test_every_status_of_the_library_has_a_row() -> None:
     assert {status.name for status in grpc.StatusCode} - {"OK"} == set(STATUSES)
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.1", "CR-1.3", "CR-1.6")
 @pytest.mark.parametrize("name", STATUSES)
 def test_a_status_says_what_failed_and_whether_it_heals(

@@ -56,6 +56,7 @@ def get(request: pytest.FixtureRequest) -> Callable[[Call], None]:
     return RAISING[request.param]
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.1", "CR-1.3")
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_status_says_what_failed_and_whether_it_heals(
@@ -145,6 +146,7 @@ def test_an_unavailable_service_may_name_the_instant_to_come_back(
     assert (failure.code, failure.retry_after) == ("NETWORK_UNAVAILABLE", 60.0)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "name", ["x-request-id", "request-id", "x-amzn-requestid", "x-github-request-id", "x-ms-request-id"]
 )
@@ -163,6 +165,7 @@ GITHUB_LIMIT = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.2")
 @pytest.mark.parametrize(
     ("headers", "code", "retry_after"),

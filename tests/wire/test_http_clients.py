@@ -46,6 +46,7 @@ def get(request: pytest.FixtureRequest) -> Callable[[Call], None]:
     return CLIENTS[request.param]
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.1")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_connection_that_fails_is_a_network_failure_and_heals(
@@ -74,6 +75,7 @@ def test_a_name_that_does_not_resolve_heals(get: Callable[[Call], None]) -> None
     assert (failure.code, failure.retryable) == ("NETWORK_DNS", True)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("which", ["untrusted", "wrong_host", "expired"])
 def test_a_certificate_that_cannot_be_trusted_does_not_heal(
     get: Callable[[Call], None], serve: Serve, certificates: Certificates, which: str
@@ -125,6 +127,7 @@ def test_a_proxy_that_wants_other_credentials_does_not_heal(
     assert (failure.code, failure.retryable) == ("AUTH_INVALID", False)
 
 
+@pytest.mark.untraced
 def test_a_redirect_loop_fails_at_once(get: Callable[[Call], None], serve: Serve) -> None:
     failure = classify(failure_of(get, Call(serve(server.redirect_loop).url + "/x")))
 

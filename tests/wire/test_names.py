@@ -132,6 +132,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.filterwarnings(
     "ignore:code property is deprecated:DeprecationWarning"
 )  # setting it is enough for aiohttp to warn

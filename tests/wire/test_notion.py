@@ -37,6 +37,7 @@ def _raised(address: str, *, timeout: float = PATIENT_S) -> BaseException:
     return raised.value
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.5", "CR-1.6", "CR-1.7")
 @pytest.mark.parametrize(("status", "word", "code", "heals"), ERRORS)
 def test_an_answer_means_what_its_code_says(

@@ -30,6 +30,7 @@ def _interact(address: str) -> None:
         client.interactions.create(model="gemini-made-up", input="hi")
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.2", "CR-1.6")
 @pytest.mark.parametrize(
     ("status", "name", "code", "heals"),

@@ -53,6 +53,7 @@ def statuses(rd: Redrive) -> list[tuple[int, str]]:
     return [(job.id, job.status) for job in rd.jobs.list()]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("begin", SYNC.values(), ids=SYNC)
 def test_a_job_exists_if_and_only_if_the_callers_transaction_commits(
     rd: Redrive, schemas: Schemas, begin: Begin

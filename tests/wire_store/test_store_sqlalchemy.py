@@ -52,6 +52,7 @@ def lite() -> Iterator[sqlalchemy.Engine]:
     engine.dispose()
 
 
+@pytest.mark.untraced
 @pytest.mark.req("CR-1.4", "CR-1.5")
 @pytest.mark.parametrize(
     ("statement", "code", "state"),

@@ -83,6 +83,7 @@ def nothing(_ctx: Any, _name: str, _number: int) -> None:
     pass
 
 
+@pytest.mark.untraced
 def test_writes_are_committed_with_the_checkpoint(rd: Redrive, effects: Effects) -> None:
     for flow in flows(nothing, effects):
         effects.execute("DELETE FROM effects")
@@ -95,6 +96,7 @@ def test_writes_are_committed_with_the_checkpoint(rd: Redrive, effects: Effects)
         assert [each.outcome for each in jobs[0].attempts()] == ["ok", "ok"]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("raised", [ValueError("no"), Fail("BROKEN", "no"), Cancel("no")], ids=repr)
 def test_a_stage_that_fails_leaves_nothing(rd: Redrive, effects: Effects, raised: Exception) -> None:
     def fail(_ctx: Any, _name: str, _number: int) -> None:
@@ -246,6 +248,7 @@ def test_a_session_is_clean_for_the_next_stage(rd: Redrive, effects: Effects) ->
         kept[0].execute("SELECT 1")
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", [0, 1], ids=["sync", "async"])
 def test_a_lease_that_was_lost_rolls_back_what_the_stage_wrote(
     rd: Redrive, url: str, effects: Effects, kind: int, caplog: pytest.LogCaptureFixture

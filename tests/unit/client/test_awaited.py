@@ -48,6 +48,7 @@ def names_of(kind: type) -> set[str]:
 NOUNS = "jobs letters replays runs schedules pipelines breakers limits events reports".split()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", NOUNS)
 def test_every_method_of_a_sync_noun_can_be_awaited_with_the_same_arguments(
     address: Address, name: str

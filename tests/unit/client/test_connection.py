@@ -53,6 +53,7 @@ def test_a_key_is_unique_and_says_so(rd: Redrive) -> None:
     assert (second.id, second.is_duplicate, first.is_duplicate) == (first.id, True, False)
 
 
+@pytest.mark.untraced
 def test_a_job_waits_until_it_may_run(rd: Redrive) -> None:
     with virtual_time() as clock:
         start = clock.wall()

@@ -36,6 +36,7 @@ backoffs = st.one_of(
 )
 
 
+@pytest.mark.untraced
 @given(backoffs, attempts, draws)
 def test_a_delay_is_finite_never_negative_and_the_same_for_the_same_draw(
     backoff: Backoff, attempt: int, draw: float
@@ -69,6 +70,7 @@ def test_the_bounds_of_each_jitter_at_the_cap(draw: float) -> None:
     assert at_cap(Jitter.none()) == 60
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("jitter", "mean", "spread"),
     [(Jitter.full(), 30, 60), (Jitter.ratio(0.25), 60, 30), (Jitter.additive(0, 2), 61, 2)],

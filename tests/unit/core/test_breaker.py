@@ -283,6 +283,7 @@ def test_durations_may_be_timedeltas_and_equal_breakers_compare_equal() -> None:
     )
 
 
+@pytest.mark.untraced
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3), st.integers(0, 3)), max_size=40))
 def test_recording_in_batches_or_one_by_one_gives_the_same_window(calls: list[tuple[int, int, int]]) -> None:
     breaker = Breaker("x", failure_rate=1.0, window=60, min_calls=10_000)

@@ -367,6 +367,7 @@ policies = st.builds(
 draws = st.floats(min_value=0, max_value=1, exclude_max=True)
 
 
+@pytest.mark.untraced
 @given(policies, codes, tolds, st.integers(1, 10_000), st.floats(-1e9, 1e12), draws)
 def test_decide_is_total_pure_and_never_goes_beyond_the_last_attempt(
     policy: RetryPolicy, code: Code, told: float | None, attempt: int, now: float, draw: float
@@ -396,6 +397,7 @@ def test_more_attempts_allowed_never_turns_a_retry_into_a_dead_letter(
     assert not isinstance(fewer, RetryAt) or isinstance(more, RetryAt)
 
 
+@pytest.mark.untraced
 @given(codes, st.integers(1, 50), tolds, tolds, draws)
 def test_a_longer_told_delay_never_shortens_the_wait(
     code: Code, attempt: int, first: float | None, second: float | None, draw: float

@@ -216,6 +216,7 @@ SAME = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_what_differs_between_occurrences_is_normalised(one: str, other: str) -> None:
     assert normalise(one) == normalise(other)
@@ -379,6 +380,7 @@ def test_fractions_never_split_a_group(one: float, other: float, text: str) -> N
     assert normalise(f"{text} {one:g}") == normalise(f"{text} {other:g}")
 
 
+@pytest.mark.untraced
 @given(st.uuids(), st.uuids(), PROSE)
 def test_uuids_never_split_a_group(one: object, other: object, text: str) -> None:
     assert normalise(f"{text} {one} gone") == normalise(f"{text} {other} gone")
@@ -388,6 +390,7 @@ def test_uuids_never_split_a_group(one: object, other: object, text: str) -> Non
 ADDRESSES = st.ip_addresses(v=6).map(str).filter(lambda text: any(sign.isdigit() for sign in text))
 
 
+@pytest.mark.untraced
 @given(ADDRESSES, ADDRESSES, PROSE)
 def test_addresses_never_split_a_group(one: object, other: object, text: str) -> None:
     assert normalise(f"{text} {one} gone") == normalise(f"{text} {other} gone")
@@ -397,6 +400,7 @@ LOCAL = st.from_regex(r"[a-z0-9]{1,20}([.+_-][a-z0-9]{1,10}){0,2}", fullmatch=Tr
 EMAILS = st.tuples(LOCAL, st.sampled_from(["example.org", "mail.example.com"])).map("@".join)
 
 
+@pytest.mark.untraced
 @given(EMAILS, EMAILS, PROSE)
 def test_emails_never_split_a_group(one: str, other: str, text: str) -> None:
     assert normalise(f"{text} {one} bounced") == normalise(f"{text} {other} bounced")

@@ -60,6 +60,7 @@ TEMPLATES = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_values_of_any_length_are_one_group(template: str) -> None:
     assert groups(template.replace("{}", "{0}"), *IDS) == 1
@@ -92,6 +93,7 @@ def test_an_input_that_nobody_can_read_makes_a_letter_all_the_same() -> None:
     assert one == other
 
 
+@pytest.mark.untraced
 def test_a_letter_of_very_many_values_is_written_at_once() -> None:
     values = [f"v{number:x}" for number in range(100_000)]
     started = time.process_time()
@@ -106,6 +108,7 @@ def test_a_letter_of_very_many_values_is_written_at_once() -> None:
 VALUES = st.text(alphabet="bcdfghjkmnpqrstvwxzßñ", min_size=2, max_size=40)
 
 
+@pytest.mark.untraced
 @given(VALUES, VALUES)
 def test_no_value_of_a_job_parts_its_letter_from_the_others(one: str, other: str) -> None:
     assert groups("customer {0} is not allowed ({0})", one, other) == 1
@@ -125,6 +128,7 @@ def grouped(template: str, value: str) -> str:
     )
 
 
+@pytest.mark.untraced
 @given(WORDS, WORDS, QUOTABLE, QUOTABLE)
 @example("", "", "ab", "a" * 40)
 @example("", "", "O'B", "long enough")
@@ -141,6 +145,7 @@ def test_what_is_left_of_a_message_does_not_depend_on_its_values(
 PIECES = st.text(alphabet="ab0-. <", max_size=7)
 
 
+@pytest.mark.untraced
 @given(st.text(max_size=200), st.lists(PIECES), st.sets(PIECES))
 def test_taking_values_out_is_total_and_leaves_none(text: str, pieces: list[str], values: set[str]) -> None:
     known = short_values([*pieces[::2], *values], shorter_than=8)
@@ -158,6 +163,7 @@ DIFFERENT = [
 ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 @pytest.mark.parametrize("value", IDS)
 def test_other_words_of_the_program_are_another_group(one: str, other: str, value: str) -> None:
@@ -167,6 +173,7 @@ def test_other_words_of_the_program_are_another_group(one: str, other: str, valu
     )
 
 
+@pytest.mark.untraced
 @given(st.lists(st.sampled_from("alpha beta gamma delta".split()), min_size=1, max_size=5), VALUES)
 def test_constant_messages_that_differ_stay_different(words: list[str], value: str) -> None:
     told = letter_for(" ".join(words), [value]).fingerprint
@@ -218,6 +225,7 @@ def test_values_are_the_short_strings_that_no_number_and_no_common_word_is() -> 
     assert short_values(value, shorter_than=8) == {"abc", "de", "1.5"}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("message", ["ab " * 30_000, "<payload:" * 10_000, "<" * 90_000, "a" * 90_000])
 def test_a_hostile_message_costs_little(message: str) -> None:
     values = {f"{number:x}" for number in range(100_000)} | {"ab " * 2, "aaaa"}

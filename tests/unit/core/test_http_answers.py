@@ -15,11 +15,13 @@ from redrive.core.provider import BODY_MAX, code_for_name, read_body
 AT = 1_800_000_000.0
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("status", range(400, 500))
 def test_of_the_4xx_only_408_425_429_and_499_heal_by_themselves(status: int) -> None:
     assert (code_for_status(status).retryable == "yes") == (status in {408, 425, 429, 499})
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("status", range(500, 600))
 def test_every_5xx_heals_but_those_that_complain_about_the_request_or_the_setup(status: int) -> None:
     assert (code_for_status(status).retryable == "yes") == (status not in {501, 505, 506, 510, 511, 526})
@@ -36,6 +38,7 @@ def test_a_success_that_was_raised_is_an_answer_that_makes_no_sense(status: int)
     assert code_for_status(status).name == "NETWORK_PROTOCOL"
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("status", "body", "code"),
     [
@@ -259,6 +262,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.untraced
 @given(st.integers(100, 599), json_values)
 def test_whatever_a_server_sends_there_is_a_verdict(status: int, body: object) -> None:
     assert classify_response(status, AT, body=body).http_status == status

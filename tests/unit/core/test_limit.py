@@ -37,6 +37,7 @@ def test_a_rate_is_written_in_the_shortest_unit_that_fits(rate: float, text: str
     assert rate_text(rate) == text
 
 
+@pytest.mark.untraced
 @given(st.floats(1e-5, 1e6))
 def test_a_written_rate_is_read_back_nearly_as_it_was(rate: float) -> None:
     assert parse_rate("rate", rate_text(rate)) == pytest.approx(rate, rel=0.01)

@@ -204,6 +204,7 @@ class TestSlots:
 
         assert min(turns.values()) > 0.7 * max(turns.values())
 
+    @pytest.mark.untraced
     @given(
         st.integers(1, 20),
         st.dictionaries(
@@ -221,6 +222,7 @@ class TestSlots:
         assert not unserved or max(given.values()) <= min(unserved) + 1
 
 
+@pytest.mark.untraced
 @settings(max_examples=200)
 @given(
     rate=st.floats(0.1, 1000),
@@ -253,6 +255,7 @@ def test_no_worker_can_spend_more_than_burst_and_rate_allow(
         assert spent <= burst + rate * now + 1e-6 * (1 + spent)
 
 
+@pytest.mark.untraced
 @given(rate=st.floats(0.1, 1000), workers=st.integers(1, 20), rounds=st.integers(1, 10))
 def test_nobody_starves(rate: float, workers: int, rounds: int) -> None:
     limit = Limit("api", rate=rate, burst=1)

@@ -71,6 +71,7 @@ def test_a_delay_is_a_float_even_when_a_rule_gave_an_integer() -> None:
     assert type(plausible(5)) is float
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "value",
     [
@@ -265,12 +266,14 @@ values = st.one_of(
 )
 
 
+@pytest.mark.untraced
 @given(values, st.floats(0, 4e9))
 def test_whatever_is_told_the_answer_is_none_or_a_sane_delay(value: object, now: float) -> None:
     for told in (read(value, now), from_duration(value), from_milliseconds(value)):
         assert told is None or 0 <= told <= RETRY_AFTER_MAX
 
 
+@pytest.mark.untraced
 @given(
     st.dictionaries(
         st.sampled_from(

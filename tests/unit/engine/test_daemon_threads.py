@@ -174,6 +174,7 @@ class Refusing:
         raise RefusalError(letter)
 
 
+@pytest.mark.untraced
 def test_what_a_sink_raised_leaves_no_cyclic_garbage(tmp_path: Path) -> None:
     pipeline = failing(sinks=[Refusing()])
     gc.disable()

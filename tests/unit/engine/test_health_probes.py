@@ -100,6 +100,7 @@ def test_the_probe_is_asked_instead_of_a_job_until_the_dependency_is_back(
     assert rd.jobs.counts() == {"complete": 3}
 
 
+@pytest.mark.untraced
 def test_a_dependency_that_stays_down_is_recorded_and_logged_once(
     rd: Redrive, caplog: pytest.LogCaptureFixture
 ) -> None:

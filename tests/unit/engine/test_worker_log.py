@@ -86,6 +86,7 @@ def test_a_snooze_is_no_hold_of_a_breaker(rd: Redrive, logged: pytest.LogCapture
     assert "job 1 dozing.doze attempt 1: snoozed for 60 s" in logged.messages
 
 
+@pytest.mark.untraced
 def test_without_a_reader_there_is_no_log(rd: Redrive, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "redrive.worker")
     rd.submit(SHOP, 13)

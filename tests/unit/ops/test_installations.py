@@ -182,6 +182,7 @@ def test_a_copy_takes_its_own_letters_for_known_and_later_ones_for_new(
     assert (again.known, again.made) == (2, 0)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("name", "value"),
     [("origin", "elsewhere-1"), ("origin", "0123456789abcdef-0"), ("restarts", -1), ("restarts", 10**9)],

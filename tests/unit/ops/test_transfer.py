@@ -50,6 +50,7 @@ def target(schemas: Schemas) -> str:
     return schemas.address("target")
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("partitioned_at", [None, 0.0], ids=["one table", "attempts by week"])
 def test_all_of_an_installation_is_there_and_work_continues(
     file: Path, schemas: Schemas, partitioned_at: float | None
@@ -151,6 +152,7 @@ die("the end")
 """
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("at", ["lanes", "jobs", "workers", "the end"])
 def test_a_transfer_that_is_killed_ends_with_equal_counts_when_it_is_repeated(
     file: Path, target: str, at: str

@@ -157,6 +157,7 @@ def broken(cls: type[BaseException]) -> BaseException | None:
     return None
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("library", MODULES)
 def test_no_exception_of_a_library_makes_classify_raise(library: str) -> None:
     classifier = Classifier()

@@ -134,6 +134,7 @@ def test_queues() -> None:
     assert (empty.code, empty.retryable) == ("UPSTREAM_NOT_READY", True)
 
 
+@pytest.mark.untraced
 def test_futures_and_tasks_that_time_out_or_are_cancelled() -> None:
     pending: Future[int] = Future()
     assert failure_of(pending.result, timeout=0).code == "TIMEOUT"

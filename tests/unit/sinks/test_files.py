@@ -82,6 +82,7 @@ def test_a_change_updates_the_file_of_its_letter_and_an_older_one_that_comes_lat
     assert (there["event"], there["state"], there["delivery"]) == ("resolved", "resolved", "abc-7-1-12")
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "name",
     ["../../etc", "/etc/passwd", "..", ".", "a/../../b", "a\\..\\b", "a\0b", "~root", "-rf", ".hidden", "CON", "nul.txt",

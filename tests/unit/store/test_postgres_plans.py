@@ -310,6 +310,7 @@ def test_no_statement_walks_a_large_table_unless_it_is_listed(many: Link, leads:
     assert [name for name in WHOLE if not found[name]] == []
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", sorted(HOT))
 def test_no_hot_read_walks_a_large_table(many: Link, leads: dict[str, str], name: str) -> None:
     assert not walked(plan_of(many, name, HOT[name]), leads)

@@ -140,11 +140,13 @@ def test_a_translation_leaves_all_text_in_quotes_as_it_is(file: str) -> None:
     assert QUOTED.findall(translated) == QUOTED.findall(kept)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", WITHIN)
 def test_what_the_embedded_store_asks_of_itself_can_be_prepared(name: str) -> None:
     assert described(name) != (0, [])
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", sorted(set(statements_of("postgres")) - set(DECLARED)))
 def test_what_the_server_store_asks_of_itself_can_be_prepared(server: psycopg.Connection, name: str) -> None:
     made = server.pgconn.prepare(b"", statements_of("postgres")[name].encode())
@@ -152,6 +154,7 @@ def test_what_the_server_store_asks_of_itself_can_be_prepared(server: psycopg.Co
     assert made.status == psycopg.pq.ExecStatus.COMMAND_OK, made.error_message.decode()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", sorted(DECLARED))
 def test_a_declaration_is_what_the_embedded_database_takes_and_returns(name: str) -> None:
     takes, names = parameters_of(DECLARED[name]), columns_of(DECLARED[name])
@@ -164,6 +167,7 @@ def test_a_declaration_is_what_the_embedded_database_takes_and_returns(name: str
         assert columns == [column for column, _ in names]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", sorted(DECLARED))
 def test_a_declaration_is_what_the_server_takes_and_returns(server: psycopg.Connection, name: str) -> None:
     takes, names = parameters_of(DECLARED[name]), columns_of(DECLARED[name])

@@ -117,6 +117,7 @@ def test_lost_leases_reaped_jobs_and_limits_are_counted(metrics: Metrics, store:
     assert after["redrive_limit_waits_total", "limited", "double"] == 1
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "limit",
     [

@@ -53,6 +53,7 @@ flow = Pipeline("flow", [fetch, review])
 either = pytest.mark.parametrize("name", ["fetch", "review"])
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("code", list(CODES))
 def test_any_canonical_code_can_be_injected(code: str) -> None:
     result = run_inline(flow, 1, faults=Faults().fail("fetch", code=code, attempts=[1]))

@@ -470,6 +470,7 @@ def worked(pipeline: Pipeline, payload: bytes) -> list[tuple[object, ...]]:
     return [(row[1], row[3], row[4], bool(row[5]), row[6], *reason_and_sentence(row[9])) for row in rows]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("code", ["NETWORK_RESET", "AUTH_DENIED", "RATE_LIMITED", "CONFLICT", "BUG_UNKNOWN"])
 @pytest.mark.parametrize("attempts", [[1], [1, 2], range(1, 9)])
 def test_a_worker_on_a_store_comes_to_the_same_attempts_and_reasons(code: str, attempts: list[int]) -> None:

@@ -38,6 +38,7 @@ def test_only_a_sink_that_asks_for_it_gets_what_the_failed_stage_was_given(
     assert [letter.payload for letter in (*whole.letters, *other.letters)] == [None, ORDER]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "change",
     [

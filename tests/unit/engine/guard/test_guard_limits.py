@@ -235,6 +235,7 @@ def test_guards_share_a_breaker_by_sharing_the_object() -> None:
         assert other.cell is not first.cell
 
 
+@pytest.mark.untraced
 def test_a_breaker_keeps_its_state_while_its_guard_lives_whatever_runs_on_virtual_time_meanwhile() -> None:
     guarded_by = guard(breaker=Breaker("api", consecutive=3))
     call = guarded_by(lambda: "ok")
@@ -247,6 +248,7 @@ def test_a_breaker_keeps_its_state_while_its_guard_lives_whatever_runs_on_virtua
         call()
 
 
+@pytest.mark.untraced
 def test_breakers_of_guards_that_are_gone_leave_nothing_behind() -> None:
     with virtual_time():
         cells = CURRENT.get().breakers._cells

@@ -125,6 +125,7 @@ def test_two_workers_exceed_a_limit_by_no_more_than_a_block_each_and_both_get_th
     assert min(by_worker.values()) > 40
 
 
+@pytest.mark.untraced
 def test_tokens_are_taken_in_blocks_and_not_one_by_one(rd: Redrive) -> None:
     class Counting(SqliteStore):
         def __init__(self) -> None:

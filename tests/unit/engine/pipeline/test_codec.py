@@ -148,6 +148,7 @@ def test_other_errors_of_a_codec_are_described_by_their_names() -> None:
     assert describe_mismatch(KeyError("secret")) == "KeyError"
 
 
+@pytest.mark.untraced
 @spoiled
 def test_a_stage_that_returns_what_is_no_json_has_failed_and_others_go_on(
     store: SqliteStore, rd: Redrive, text: bytes

@@ -106,6 +106,7 @@ def test_a_note_is_cut_after_it_was_redacted_so_that_no_half_of_a_secret_is_left
     assert "a rat" not in made
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", [7, None, "n" * 10_000])
 def test_whatever_the_name_of_a_note_its_job_is_settled(
     store: SqliteStore, rd: Redrive, name: object

@@ -142,6 +142,7 @@ def test_an_output_that_can_never_be_the_next_input_is_refused(given: object, ta
     assert name in str(refused.value)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("given", "taken"), POSSIBLE)
 def test_an_output_that_may_be_the_next_input_is_accepted(given: object, taken: object) -> None:
     assert flow_of(given, taken).name == "shop"

@@ -41,6 +41,7 @@ def counts(report: RunReport) -> tuple[int, int, int, int, int]:
     return report.total, report.succeeded, report.dead, report.cancelled, report.open
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("items", "status"),
     [
@@ -251,6 +252,7 @@ def test_jobs_know_their_run(filed: Redrive) -> None:
     assert [filed.job(each).facts.run for each in (1, 2)] == [report.id] * 2
 
 
+@pytest.mark.untraced
 def test_the_source_is_not_read_far_ahead(filed: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "BATCH", 10)
     monkeypatch.setattr(driver, "WINDOW_MIN", 20)

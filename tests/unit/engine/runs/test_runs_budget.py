@@ -170,6 +170,7 @@ def test_failures_at_the_start_stop_a_run_whose_rest_would_succeed(filed: Redriv
     assert stopped.value.rate > 0.2
 
 
+@pytest.mark.untraced
 @pytest.mark.req("FG-6.1")
 @pytest.mark.parametrize("concurrency", [1, 64])
 def test_a_run_that_is_over_before_anybody_looked_is_judged_by_its_budget(
@@ -241,6 +242,7 @@ def test_an_answer_from_before_a_commit_moves_no_interval() -> None:
     assert (told.exceeded.dead, told.exceeded.finished) == (50, 100)
 
 
+@pytest.mark.untraced
 @pytest.mark.req("FG-6.1")
 @pytest.mark.parametrize("on_exceeded", ["abort", "pause"])
 @pytest.mark.parametrize("is_async", [True, False])

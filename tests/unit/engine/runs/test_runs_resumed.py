@@ -67,6 +67,7 @@ def endless_after(items: list[object]) -> Callable[[], object]:
     return source
 
 
+@pytest.mark.untraced
 def test_a_run_that_was_interrupted_goes_on_where_it_was(filed: Redrive) -> None:
     ran: list[object] = []
 
@@ -84,6 +85,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(filed: Redrive) -> None
     assert sorted(ran) == list(range(50))  # type: ignore[type-var]
 
 
+@pytest.mark.untraced
 def test_large_items_are_compared_as_well(filed: Redrive) -> None:
     big = "x" * (INLINE_MAX + 1)
     run = crashed(filed, SHOP, endless_after([big, 2]), after=2)
@@ -91,6 +93,7 @@ def test_large_items_are_compared_as_well(filed: Redrive) -> None:
     assert filed.run(SHOP, [big, 2, 3], resume=run).succeeded == 3
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("items", "why"),
     [
@@ -150,6 +153,7 @@ def test_a_resumed_run_is_judged_as_it_was_started(filed: Redrive) -> None:
     assert filed.runs.options(run).budget == budget
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("larger", [0.9, None, FailureBudget(max_rate=0.8, check_every=20)])
 def test_a_run_that_stopped_at_its_budget_can_be_resumed_with_a_larger_one(
     filed: Redrive, larger: FailureBudget | float | None
@@ -212,6 +216,7 @@ def test_items_of_a_paused_run_wait_for_somebody_and_say_so(
     assert filed.work([slow], until_idle=True, hold_max=0) == "held"
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("by", ["budget", "source"])
 def test_items_that_were_in_a_stage_when_their_run_is_paused_wait_as_well(
     filed: Redrive, monkeypatch: pytest.MonkeyPatch, by: str

@@ -44,6 +44,7 @@ def upstream(
     return Pipeline("flow", [call])
 
 
+@pytest.mark.untraced
 def test_an_outage_of_two_hours_kills_no_job_and_burns_no_more_than_what_failed_before_the_breaker_opened(
     store: SqliteStore, clock: VirtualClock
 ) -> None:

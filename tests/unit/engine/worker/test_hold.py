@@ -49,6 +49,7 @@ def starts_after_closing(store: SqliteStore, breaker: Breaker) -> tuple[step.Bre
     return state, starts[bisect.bisect_left(starts, state.changed_at) :]
 
 
+@pytest.mark.untraced
 def test_after_a_hold_work_starts_as_gradually_as_the_breaker_allows(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
@@ -67,6 +68,7 @@ def test_after_a_hold_work_starts_as_gradually_as_the_breaker_allows(
         assert started >= min(799, allowed * 0.9 - 3), (seconds, started, allowed)
 
 
+@pytest.mark.untraced
 def test_stages_behind_one_breaker_share_its_ramp(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
@@ -132,6 +134,7 @@ def test_a_worker_gives_up_waiting_for_what_is_held_though_probes_go_out_meanwhi
     assert jobs(store) == [("queued",)] * 3
 
 
+@pytest.mark.untraced
 def test_a_worker_waits_anew_for_what_is_held_after_another_job_has_ended(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
@@ -190,6 +193,7 @@ def test_an_isolated_breaker_waits_for_somebody(store: SqliteStore, rd: Redrive,
     assert attempts(store) == []
 
 
+@pytest.mark.untraced
 def test_what_is_held_follows_its_breaker_when_somebody_isolates_and_opens_it(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:

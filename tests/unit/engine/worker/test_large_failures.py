@@ -35,6 +35,7 @@ def in_batch(words: list[list[str]]) -> list[str]:
     raise Fail("REJECTED", f"no {words[0][0]}")
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("function", [on_loop, on_thread, in_batch])
 @pytest.mark.parametrize(("payload", "is_apart"), [(LARGE, True), (SMALL, False)], ids=["large", "small"])
 def test_the_values_of_a_large_failure_are_read_on_a_thread(

@@ -97,6 +97,7 @@ def test_a_commit_looks_only_for_probes_of_its_own_earlier_tries(
     assert asked == [2]
 
 
+@pytest.mark.untraced
 def test_a_few_jobs_of_the_first_priority_do_not_take_every_probe(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:

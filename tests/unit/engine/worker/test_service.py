@@ -323,6 +323,7 @@ async def refuse_later(number: int) -> int:
     raise Refusal(number)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("function", [refuse, refuse_later])
 def test_a_failure_that_was_settled_leaves_no_cyclic_garbage(
     tmp_path: Path, function: Callable[[int], object]

@@ -231,6 +231,7 @@ def test_a_payload_that_only_its_own_model_can_read_stands_in_nobodys_way(
     assert rd.jobs.counts().get("complete") == 2
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt, SystemExit])
 def test_a_stage_that_exits_with_something_that_cannot_be_shown_has_failed(

@@ -38,6 +38,7 @@ class Lenient:
         return encoded.decode("latin-1")
 
 
+@pytest.mark.untraced
 @unreadable
 @pytest.mark.parametrize("part", ["payload", "input", "both"])
 def test_a_job_with_an_unreadable_value_fails_by_itself_and_keeps_nobody_waiting(

@@ -174,6 +174,7 @@ def test_one_bad_job_never_stops_the_others(store: SqliteStore, clock: VirtualCl
     assert sorted(jobs(store)) == [("complete",)] * 9 + [("failed",)]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("signal", "status", "outcomes"),
     [

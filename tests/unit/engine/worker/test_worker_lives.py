@@ -55,6 +55,7 @@ class Flaky:
         return WorkerParts(ask_store=self.ask, threads=InlineThreads(), processes=NoProcesses())
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("failure", ["question", "answer"])
 @pytest.mark.parametrize("place", range(8))
 def test_whatever_question_or_answer_is_lost_every_job_is_done_once(

@@ -51,6 +51,7 @@ def fill(rd: Redrive) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("status", ["queued", "processing", "complete", "failed", "cancelled"])
 def test_a_list_by_state_shows_all_of_them_newest_first_in_pages_that_join(rd: Redrive, status: str) -> None:
     wanted = fill(rd)[status]
@@ -75,6 +76,7 @@ OTHER_TERMS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.untraced
 def test_filters_mean_the_same_whatever_index_is_used(rd: Redrive) -> None:
     fill(rd)
 
@@ -128,6 +130,7 @@ def effort(store: SqliteStore, which: JobFilter) -> int:
     return steps
 
 
+@pytest.mark.untraced
 @pytest.mark.sqlite
 @pytest.mark.parametrize(
     "which",

@@ -30,6 +30,7 @@ def middle(clock: VirtualClock) -> float:
     return clock.wall() - 500
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("which", "letters"),
     [

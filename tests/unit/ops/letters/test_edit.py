@@ -88,6 +88,7 @@ def test_the_last_of_several_edits_counts_and_is_what_the_next_begins_with(rd: R
     assert rd.job(1).result() == 2.5
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("operation", "after"),
     [

@@ -83,6 +83,7 @@ def replayed(rd: Redrive, job: int, *, from_start: bool = False) -> object:
     return rd.job(job).result() if rd.job(job).status == "complete" else None
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("value", ["good", LARGE])
 @pytest.mark.parametrize(
     ("text", "part", "from_start", "is_used"),
@@ -167,6 +168,7 @@ def test_what_was_erased_does_not_leave_in_an_edit(here: Redrive) -> None:
     assert b"a-secret-of-ours" not in line
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("field", "value"),
     [

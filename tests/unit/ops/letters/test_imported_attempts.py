@@ -121,6 +121,7 @@ def test_pruning_leaves_nothing_of_what_happened_elsewhere(there: Redrive, clock
     assert [each.attempts for each in there.store.query(transfer_sql.import_of_job(job=1))] == ["[]"]
 
 
+@pytest.mark.untraced
 def test_an_export_has_the_acts_done_by_group_by_filter_and_in_a_replay_of_many(here: Redrive) -> None:
     group = get_letter(here.store, 1).group
     triage.triage(here.store, freeze(here.store, LetterFilter(group=group)), ANN, diagnosis="transient")

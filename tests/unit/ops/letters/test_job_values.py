@@ -80,6 +80,7 @@ ACTS = (
 )
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("act", ACTS)
 def test_a_value_of_the_job_is_taken_out_of_what_is_written_about_it(rd: Redrive, act: str) -> None:
     judged(rd)[act]()

@@ -31,6 +31,7 @@ def mixed(rd: Redrive) -> None:
     stamp(rd, 7)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("which", [ALL, LetterFilter(owner="ann"), LetterFilter(pipeline="shop", since=0.0)])
 @pytest.mark.parametrize(
     ("verb", "changes", "stays"),
@@ -81,6 +82,7 @@ def test_what_will_change_and_what_stays_is_told_for_every_act(
     assert told.changing == 7 - sum(stays.values())
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("verb", ["triage", "discard", "restore"])
 def test_what_was_told_is_what_is_done(rd: Redrive, verb: Verb) -> None:
     mixed(rd)

@@ -56,6 +56,7 @@ def test_under_a_rate_it_takes_what_the_rate_takes_however_late_the_worker_came(
     assert rd.replays.status(1).seconds_left is None
 
 
+@pytest.mark.untraced
 def test_without_a_rate_only_what_ended_of_late_tells(rd: Redrive, clock: VirtualClock) -> None:
     rd.replays.start(pipeline="shop", canary=(1, 5, 10))
     clock.advance(4_000)
@@ -74,6 +75,7 @@ def test_a_replay_that_does_not_run_has_no_estimate(rd: Redrive) -> None:
     assert (begun.seconds_left, paused.seconds_left) == (None, None)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("rate", "ended_at", "told"),
     [

@@ -128,6 +128,7 @@ def test_what_the_function_raises_is_a_failure_of_each_job_by_its_own_policy(
     assert letters(store) == [("NETWORK_REFUSED",)] * 3
 
 
+@pytest.mark.untraced
 @both
 @pytest.mark.parametrize("bad", [0, 3, 6])
 def test_a_call_that_would_give_a_job_up_is_halved_until_the_bad_one_is_alone(
