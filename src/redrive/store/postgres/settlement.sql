@@ -42,7 +42,8 @@ WHERE jobs.id = v.id AND jobs.lease_token = v.token AND jobs.dispatch = v.dispat
 -- name: requeue
 UPDATE jobs SET status = CASE WHEN cancel_asked = 1 THEN 'cancelled' ELSE 'queued' END,
     finished_at = CASE WHEN cancel_asked = 1 THEN v.ended_at END, run_at = v.run_at, attempt = v.attempt, snoozes = v.snoozes,
-    codes = v.codes, waiting = v.waiting, suspect_count = v.suspect_count, crash_count = v.crash_count, lease_token = NULL, worker_id = NULL
+    codes = v.codes, waiting = CASE WHEN cancel_asked = 1 THEN NULL ELSE v.waiting END, suspect_count = v.suspect_count,
+    crash_count = v.crash_count, lease_token = NULL, worker_id = NULL
 FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::double precision[], $5::bigint[], $6::bigint[], $7::bytea[], $8::text[],
     $9::bigint[], $10::bigint[], $11::double precision[])
     AS v (id, token, dispatch, run_at, attempt, snoozes, codes, waiting, suspect_count, crash_count, ended_at)

@@ -56,7 +56,7 @@ FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.col
 -- row: id, lease_token, dispatch, run_at, attempt, snoozes, codes, waiting, suspect_count, crash_count, ended_at
 UPDATE jobs SET status = CASE WHEN cancel_asked THEN 'cancelled' ELSE 'queued' END,
     finished_at = CASE WHEN cancel_asked THEN v.column11 END, run_at = v.column4, attempt = v.column5, snoozes = v.column6, codes = v.column7,
-    waiting = v.column8, suspect_count = v.column9, crash_count = v.column10, lease_token = NULL, worker_id = NULL
+    waiting = CASE WHEN cancel_asked THEN NULL ELSE v.column8 END, suspect_count = v.column9, crash_count = v.column10, lease_token = NULL, worker_id = NULL
 FROM (VALUES {rows}) AS v WHERE jobs.id = v.column1 AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3;
 
 -- name: bury

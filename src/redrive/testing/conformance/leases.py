@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.core.lifecycle import JobState
+from redrive.core.units import instant
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimRequest, Renewal, WorkerFacts
 from redrive.store.statements import jobs as job_sql
@@ -20,17 +21,19 @@ from redrive.testing.conformance.build import LEASE, NOW, Scene, agree, holds, l
 class RowTests(Scene):
     """What the row of a job says about its lease."""
 
-    @pytest.mark.parametrize("way", ["advance", "stop", "reap"])
+    @pytest.mark.parametrize("way", ["advance", "retry", "stop", "reap"])
     def test_a_job_that_somebody_asked_to_cancel_ends_wherever_it_would_have_been_queued(
         self, store: Store, way: str
     ) -> None:
-        """With the time at which it ended."""
+        """With the time at which it ended; it waits for nothing any more."""
         _, review = lanes_of(store, "fetch", "review")
         one = build.taken(store)
         store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
 
         if way == "advance":
             build.exchange(store, "w1", [build.advance(one, review)])
+        elif way == "retry":
+            build.exchange(store, "w1", [build.retry(one, at=NOW + LEASE)])
         elif way == "stop":
             store.stop_worker("w1")
         else:
@@ -38,7 +41,7 @@ class RowTests(Scene):
 
         seen = build.facts(store, one.id)
         agree((seen.status, seen.waiting, seen.worker), ("cancelled", None, None))
-        holds(seen.finished_at)
+        holds(seen.finished_at is not None and instant(NOW) <= seen.finished_at <= instant(NOW + 1))
 
     def test_a_job_that_continues_in_place_is_known_to_be_cancelled(self, store: Store) -> None:
         """The heartbeat reported it for the stage that has ended."""
@@ -210,15 +213,19 @@ class LeaseTests(RowTests):
 
         agree(row, ("w3", "h", 7, '["a","b"]', 9, NOW, NOW + LEASE, 2))
 
+    @pytest.mark.parametrize("room", [0, 1])
     @pytest.mark.parametrize("status", [JobState.QUEUED, JobState.COMPLETE])
-    def test_progress_is_visible_while_the_stage_runs(self, store: Store, status: JobState) -> None:
+    def test_progress_is_visible_while_the_stage_runs(
+        self, store: Store, status: JobState, room: int
+    ) -> None:
         """Which is gone when the stage has completed."""
         _, review = lanes_of(store, "fetch", "review")
         one = build.taken(store)
 
         store.apply(worker_sql.progress(progress="3 of 7", job=one.id, worker="w1", dispatch=one.dispatch))
         agree(build.facts(store, one.id).progress, "3 of 7")
-        build.exchange(store, "w1", [build.settlement(one, status=status, lane=review)])
+        done = [build.settlement(one, status=status, lane=review)]
+        build.exchange(store, "w1", done, ClaimRequest((review,), room))
         agree(build.facts(store, one.id).progress, None)
 
     @pytest.mark.parametrize("stale", ["dispatch", "worker"])
