@@ -14,14 +14,15 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import counts_of
 from redrive.engine.replay.release import batch_of, release_steps
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, JobId, LaneId, Settlement
+from redrive.store.records import Call, ClaimedJob, ClaimRequest, JobId, LaneId, Settlement
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import release as release_sql
 from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance import build
-from redrive.testing.conformance.build import NOW, Scene, agree, holds
+from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
 
 
 def failed(store: Store, **changes: object) -> tuple[JobId, LaneId]:
@@ -50,6 +51,25 @@ def released(store: Store, letter: int, *, replay: int | None = None, first: Lan
     return store.apply(*steps) is not None
 
 
+def begin_replay(store: Store, *, cutoff: int) -> None:
+    """Add the first replay, and let w1 drive it."""
+    store.apply(
+        replay_sql.add_replay(
+            pipeline="shop",
+            filter=b"{}",
+            options=b"{}",
+            cutoff=cutoff,
+            marked_to=0,
+            expected=2,
+            pardoned=b"{}",
+            actor="me",
+            now=NOW,
+            moves=0,
+        ).touching(1),
+        replay_sql.drive_replay(driver="w1", until=NOW, replay=1, now=NOW).touching(1),
+    )
+
+
 class ReplayTests(Scene):
     """Releases, verdicts, and the counters that follow."""
 
@@ -63,6 +83,32 @@ class ReplayTests(Scene):
         agree((seen.status, seen.stage, seen.round, seen.attempt), ("queued", "fetch", 2, 1))
         agree((seen.error_code, seen.finished_at, seen.waiting), (None, None, "replay"))
         agree(letters(store, job), [("replaying", None, 0, None)])
+
+    @pytest.mark.parametrize(("expires_at", "kept"), [(NOW + 5, None), (NOW + 100, NOW + 100)])
+    def test_a_job_begins_its_new_round_with_nothing_of_the_one_before(
+        self, store: Store, expires_at: float, kept: float | None
+    ) -> None:
+        """But the time at which it expires, unless that has passed."""
+        (lane,) = lanes_of(store)
+        store.submit([build.new(lane, expires_at=expires_at)], NOW)
+        store.apply(
+            worker_sql.set_keyed_by(keyed_by='["tenant"]', lane=lane),
+            worker_sql.put_keys(keys=[(1, '["ann"]')], lane=lane, keyed_by='["tenant"]'),
+        )
+        of_key = ClaimRequest((lane,), 1, keys={lane: {'["ann"]': 1}})
+        (one,) = build.claimed(store, of_key)
+        spent = {"snoozes": 1, "suspects": 1, "crashes": 1, "codes": b'{"NETWORK_RESET":1}'}
+        build.exchange(store, "w1", [build.retry(one, at=NOW, **spent)])
+        (one,) = build.claimed(store, of_key)
+        store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
+        build.exchange(store, "w1", [build.burial(one)])
+
+        holds(released(store, 1))
+
+        (again,) = build.claim(store, lane, now=NOW + 20)
+        agree((again.round, again.attempt, again.expires_at), (2, 1, kept))
+        agree((again.snoozes, again.suspects, again.crashes, again.codes), (0, 0, 0, None))
+        agree(again.cancel_asked, 0)
 
     def test_a_letter_is_released_once(self, store: Store) -> None:
         """The second one does not fit."""
@@ -120,21 +166,7 @@ class ReplayTests(Scene):
         """From the mark to the verdict."""
         _, lane = failed(store)
         failed(store)
-        store.apply(
-            replay_sql.add_replay(
-                pipeline="shop",
-                filter=b"{}",
-                options=b"{}",
-                cutoff=2,
-                marked_to=0,
-                expected=2,
-                pardoned=b"{}",
-                actor="me",
-                now=NOW,
-                moves=0,
-            ).touching(1),
-            replay_sql.drive_replay(driver="w1", until=NOW, replay=1, now=NOW).touching(1),
-        )
+        begin_replay(store, cutoff=2)
         store.apply(*mark_steps(1, (0, 2), LetterFilter(pipeline="shop"), is_evidence_optional=True))
         agree((counts_of(store, 1).waiting, counts_of(store, 1).released), (2, 0))
 
@@ -147,3 +179,26 @@ class ReplayTests(Scene):
         agree((counts.waiting, counts.replaying, counts.completed), (1, 0, 1))
         agree(store.query(upkeep_sql.wrong_letter_tallies(limit=5)), [])
         agree(store.query(replay_sql.wrong_replay_tallies(limit=5)), [])
+
+    def test_a_step_of_a_replay_needs_its_driver_and_what_that_has_read(self, store: Store) -> None:
+        """While it is marked, and while it runs."""
+
+        def is_taken(step: Call[None]) -> bool:
+            return store.apply(step.touching(1)) is not None
+
+        def marks(last: int, *, before: int, driver: str = "w1") -> bool:
+            return is_taken(replay_sql.set_marked_to(marked_to=last, replay=1, driver=driver, before=before))
+
+        def moves(driver: str) -> list[bool]:
+            return [
+                is_taken(replay_sql.set_next_release(next_at=NOW, replay=1, driver=driver)),
+                is_taken(replay_sql.stop_replay(why="it failed", replay=1, driver=driver)),
+                is_taken(replay_sql.finish_replay(now=NOW, replay=1, driver=driver)),
+            ]
+
+        begin_replay(store, cutoff=9)
+        agree([marks(4, before=0), marks(4, before=0), marks(9, before=4, driver="w2")], [True, False, False])
+        agree(moves("w1"), [False, False, False])
+        holds(marks(9, before=4))
+        agree(moves("w2"), [False, False, False])
+        agree(moves("w1"), [True, True, False])

@@ -341,6 +341,15 @@ def test_a_rate_spreads_the_releases(shop: Shop) -> None:
     assert 9.0 <= shop.clock.wall() - before <= 15.0
 
 
+def test_a_replay_that_is_resumed_does_not_make_up_for_its_pause(shop: Shop) -> None:
+    shop.fail(20)
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of((), 2.0))
+    replays.pause(shop.store, begun.id, BY)
+    shop.clock.advance(100)
+
+    assert replays.resume(shop.store, begun.id, BY).next_at == shop.clock.wall()
+
+
 def test_marking_goes_in_windows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "MARK_WINDOW", 7)
     monkeypatch.setattr(driver, "RELEASE_MAX", 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from redrive import Redrive
 from redrive.core.replay import ReplayRules, plan_of
 from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
@@ -86,6 +87,22 @@ def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(sh
     assert taken == [(3,)]
     assert (begun.expected, report.letters, report.recovered) == (3, 3, 3)
     assert shop.counts() == {"resolved": 3, "open": 3}
+
+
+def test_letters_that_another_replay_skips_after_the_start_are_not_replayed(shop: Shop) -> None:
+    held = replays.start(shop.store, LetterFilter(ids=(1, 2, 3)), BY, plan=plan_of())
+    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
+    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver.drive()
+    shop.store.stop_worker("w")
+    ((job,),) = read_rows(shop.store, "SELECT job_id FROM dead_letters WHERE id = 1")
+    Redrive(shop.store).jobs.erase(int(str(job)), actor="ann", reason="asked for")
+
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    report = replayed(shop, begun.id)
+
+    assert report_of(shop.store, held.id).skipped == 1
+    assert (begun.expected, report.letters, report.recovered, report.skipped) == (3, 3, 3, 0)
 
 
 def test_letters_that_are_triaged_after_the_start_stay_part_of_it(shop: Shop) -> None:

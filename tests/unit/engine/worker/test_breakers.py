@@ -243,6 +243,21 @@ def test_only_an_opening_has_a_code(store: SqliteStore) -> None:
     assert changes == [("open", "NETWORK_REFUSED"), ("half_open", None), ("closed", None)]
 
 
+def test_a_breaker_with_its_own_probe_lets_no_job_through_before_it_is_closed(store: SqliteStore) -> None:
+    own, plain = (
+        Breaker(name, consecutive=1, open_for=5, probe=probe)
+        for name, probe in (("own", lambda: None), ("plain", None))
+    )
+    breakers = SharedBreakers(store, [own, plain])
+    breakers.note(own, Evidence.DOWN)
+    breakers.flush(1.0)
+    assert breakers.opens_in(2.0, 60.0) == 60.0
+
+    breakers.note(plain, Evidence.DOWN)
+    breakers.flush(1.0)
+    assert breakers.opens_in(2.0, 60.0) == 4.0
+
+
 def test_one_name_means_one_configuration(store: SqliteStore) -> None:
     with pytest.raises(ConfigurationError, match="two ways"):
         SharedBreakers(store, [OPEN, Breaker("api", consecutive=9)])
