@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from redrive.core.backoff import Backoff, Jitter
 from redrive.core.breaker import Breaker
+from redrive.core.decide import Hold, Reason
+from redrive.core.decision_text import encode_decision
 from redrive.core.limit import Limit
 from redrive.core.limit_state import LimitState, Share
 from redrive.core.policy import RetryPolicy
@@ -20,9 +24,11 @@ from redrive.engine.pipeline.stage import stage
 from redrive.ops.breakers import BreakerEvent, last_breaker_change
 from redrive.ops.limits import waits_of
 from redrive.store.protocol import Store
+from redrive.store.records import ClaimedJob, ClaimRequest, Settlement
 from redrive.store.statements import outbox as outbox_sql
 from redrive.store.statements import workers as worker_sql
-from redrive.testing.conformance.build import agree, holds, statuses
+from redrive.testing.conformance import build
+from redrive.testing.conformance.build import LEASE, agree, holds, statuses
 from redrive.testing.conformance.shop import BY, LARGE, ShopScene, ShopTests
 
 
@@ -166,6 +172,38 @@ class DependencyTests(ShopTests):
         shop.clock.advance(10 * 86_400)
         shop.rd.work([flow], until_idle=True)
         agree(list(shop.rd.breakers.list()), [])
+
+    def test_only_what_waits_for_this_breaker_now_is_released(self, store: Store, shop: ShopScene) -> None:
+        """Not what waits for another one, or waited for it before it was tried again."""
+        now = shop.clock.wall()
+        store.start_worker("w1", now, LEASE)
+        jobs = [build.new(store.lanes("shop", ["fetch", "pay"])[0], run_at=now) for _ in range(3)]
+        store.submit(jobs, now)
+
+        def hold(of: ClaimedJob, breaker: str) -> Settlement:
+            decided = Hold(until=now + 60, reason=Reason.BREAKER, code="NETWORK_RESET", breaker=breaker)
+            held = build.retry(of, at=now + 60, outcome="hold", decision=encode_decision(decided))
+            return replace(held, attempt=of.attempt, burned=False)
+
+        first, second, third = build.claim(store, jobs[0].lane, now=now)
+        done = [hold(first, "api"), hold(second, "mail"), hold(third, "api")]
+        build.exchange(store, "w1", done, now=now)
+        one = ClaimRequest((jobs[0].lane,), 1, job=third.id)
+        (again,) = build.claimed(store, one, now=now + 60)
+        build.exchange(store, "w1", [hold(again, "mail")], now=now + 60)
+
+        released = store.apply(worker_sql.release_held(now=now, breaker="api"))
+
+        agree(released, [[first.id]])
+
+    def test_a_breaker_that_was_changed_meanwhile_is_not_forgotten(self, store: Store) -> None:
+        """Somebody has called since it was looked at."""
+        store.apply(worker_sql.add_breaker(name="api[ann]", state=b"new"))
+
+        store.apply(worker_sql.drop_breaker(name="api[ann]", state=b"old"))
+        agree(store.breaker("api[ann]"), b"new")
+        store.apply(worker_sql.drop_breaker(name="api[ann]", state=b"new"))
+        agree(store.breaker("api[ann]"), None)
 
     def test_a_sink_receives_a_letter_with_its_values_until_it_accepts_it(
         self, store: Store, shop: ShopScene

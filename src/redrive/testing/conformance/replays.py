@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from redrive.core.units import instant
 from redrive.engine.replay.driver import mark_steps
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import counts_of
@@ -137,6 +138,21 @@ class ReplayTests(Scene):
         build.exchange(store, "w1", [settle(one)])
 
         agree(letters(store, job), wanted)
+
+    def test_the_letter_of_a_new_round_has_the_failures_of_that_round(self, store: Store) -> None:
+        """The first one as well as the last one."""
+        job, lane = failed(store)
+        released(store, 1)
+        (one,) = build.claim(store, lane, now=NOW + 20)
+        build.exchange(store, "w1", [build.retry(one, at=NOW + 20, ended_at=NOW + 21)])
+        (one,) = build.claim(store, lane, now=NOW + 22)
+        build.exchange(store, "w1", [build.burial(one, ended_at=NOW + 23)])
+
+        times = [
+            (row.first_failure_at, row.last_failure_at)
+            for row in store.query(letter_sql.letters_of_job(job=job))
+        ]
+        agree(times[1], (instant(NOW + 21), instant(NOW + 23)))
 
     def test_a_queued_job_that_is_cancelled_resolves_its_letter(self, store: Store) -> None:
         """As one that runs."""

@@ -180,6 +180,19 @@ class RunTests(Scene):
         (row,) = store.query(run_sql.run(run=1))
         agree((row[8], row[-1]), (3, 1))
 
+    def test_a_child_whose_key_is_taken_joins_no_run(self, store: Store) -> None:
+        """There is no new job that could end in it."""
+        run = build.new_run(store)
+        one = build.taken(store, run=run, ordinal=0)
+        joining = replace(build.child(pipeline="other", key="k"), joins_run=True)
+        again = replace(build.child(pipeline="other", key="k"), joins_run=True)
+
+        build.exchange(store, "w1", [build.settlement(one, children=(joining, again))])
+
+        agree(again.stored, joining.stored)
+        (row,) = store.query(run_sql.run(run=run))
+        agree((row.total, row.children), (2, 1))
+
     def test_a_child_that_joins_a_stopped_run_is_stopped_as_well(self, store: Store) -> None:
         """It waits with the items of a paused run, and is cancelled with those of a cancelled one."""
         one, two = started(store)

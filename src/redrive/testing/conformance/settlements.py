@@ -193,7 +193,10 @@ class SettlementTests(OriginTests):
     def test_a_dead_letter_is_on_record_with_its_first_and_last_failure(self, store: Store) -> None:
         """And the job says what it died of."""
         one = build.taken(store)
-        build.exchange(store, "w1", [build.retry(one, at=NOW, ended_at=NOW + 1)])
+        held = build.retry(one, at=NOW, outcome="hold", burned=False, ended_at=NOW + 1)
+        build.exchange(store, "w1", [held])
+        (one,) = build.claim(store, one.lane)
+        build.exchange(store, "w1", [build.retry(one, at=NOW, ended_at=NOW + 1.5)])
         (one,) = build.claim(store, one.lane)
         build.exchange(store, "w1", [build.burial(one, ended_at=NOW + 2)])
 
@@ -203,6 +206,15 @@ class SettlementTests(OriginTests):
         agree((row.first_failure_at, row.last_failure_at), (instant(NOW + 1), instant(NOW + 2)))
         seen = facts(store, one.id)
         agree((seen.status, seen.error_code, seen.error_message), ("failed", "AUTH_DENIED", "denied"))
+
+    def test_a_group_has_its_last_failure_whichever_is_settled_first(self, store: Store) -> None:
+        """A worker that was slow to commit brings an earlier one later."""
+        early, late = build.taken_many(store, 2)
+        build.exchange(store, "w1", [build.burial(late, ended_at=NOW + 9)])
+        build.exchange(store, "w1", [build.burial(early, ended_at=NOW + 3)])
+
+        (group,) = store.query(letter_sql.letter_groups(ids=[1]))
+        agree(group.last_at, NOW + 9)
 
     def test_every_attempt_is_on_record(self, store: Store) -> None:
         """With all that was said about it."""

@@ -73,10 +73,15 @@ class UniformBatchTests(Scene):
         fetch, review = lanes_of(store, "fetch", "review")
         batch = batch_of(store, fetch)
         done = [ended(one, status=JobState.QUEUED, lane=review) for one in batch]
+        first = batch[0]
+        store.apply(
+            worker_sql.progress(progress="1 of 2", job=first.id, worker="w1", dispatch=first.dispatch)
+        )
 
         answer = build.exchange(store, "w1", done, ClaimRequest((review, fetch), 100))
 
-        agree(len(answer.claimed), 100)
+        agree((len(answer.claimed), answer.claimed[0].id), (100, first.id))
+        agree(build.facts(store, first.id).progress, None)
         agree(build.statuses(store), {"processing": 100, "queued": SIZE - 100})
         agree({(one.lane, one.attempt, one.dispatch) for one in answer.claimed}, {(review, 1, 2)})
         rest = build.claim(store, review, SIZE, worker="w2", now=NOW + 10 * SIZE)
