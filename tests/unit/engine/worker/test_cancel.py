@@ -150,7 +150,7 @@ def test_a_failure_of_a_cancelled_job_is_not_tried_again(
             reached(loop)
             raise ConnectionResetError(104, "reset")
 
-        pipeline = one_stage(flaky)
+        pipeline = Pipeline("shop", [stage(flaky)], on_retry=lambda _event: None)
         rd.submit(pipeline, 1)
         worker = worker_on(store, pipeline, parts=threaded_parts())
         leases = leases_of(store, clock, worker)
@@ -158,6 +158,7 @@ def test_a_failure_of_a_cancelled_job_is_not_tried_again(
 
     bounded(scene())
     assert jobs(store) == [("cancelled",)]
+    assert store.read("SELECT id FROM outbox") == []
     assert attempts(store, "outcome, code") == [("cancelled", "NETWORK_RESET")]
     assert attempts(store, "decision") == [('{"kind":"ended","reason":"requested"}',)]
     assert explain(store, 1).attempts[0].decided == "It was cancelled. Why: it was cancelled on request."

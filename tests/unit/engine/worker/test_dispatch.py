@@ -42,7 +42,7 @@ def test_a_job_whose_turn_comes_too_late_is_given_up_without_being_run(
     ran: list[int] = []
     pipeline = one_stage(ran.append, name="note")
     rd.submit(pipeline, 1, expires_at=at(clock, 10))
-    rd.submit(pipeline, 2, expires_at=at(clock, 30))
+    rd.submit(pipeline, 2, expires_at=at(clock, 20))
     clock.advance(20)
     work(store, pipeline)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import threading
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -13,6 +14,7 @@ import pytest
 
 from redrive import Backoff, Breaker, Pipeline, Redrive, RetryPolicy, stage
 from redrive.core import breaker_state as step
+from redrive.core.breaker import Evidence
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
@@ -22,7 +24,17 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
-from tests.unit.build import STEADY, attempts, bounded, jobs, one_stage, work, worker_on
+from tests.unit.build import (
+    STEADY,
+    STUCK_SECONDS,
+    attempts,
+    bounded,
+    jobs,
+    one_stage,
+    threaded_parts,
+    work,
+    worker_on,
+)
 
 API = Breaker("api", consecutive=2, open_for=60, ramp=10)
 
@@ -269,8 +281,6 @@ def test_the_breaker_of_a_cancelled_worker_gets_its_probe_back(
         pipeline = Pipeline("shop", [call])
         rd.submit(pipeline, 1)
         somebody = SharedBreakers(store, [API])
-        from redrive.core.breaker import Evidence
-
         for _ in range(2):
             somebody.note(API, Evidence.DOWN)
         somebody.flush(clock.wall())
@@ -279,6 +289,36 @@ def test_the_breaker_of_a_cancelled_worker_gets_its_probe_back(
         await going.wait()
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
+
+    bounded(scene())
+    shared = SharedBreakers(store, [API])
+    shared.flush(clock.wall())
+    assert shared.standing(API).state.probe is None
+
+
+def test_the_breaker_of_a_worker_that_leaves_a_thread_behind_gets_its_probe_back(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def scene() -> None:
+        loop, going, may_end = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+        @stage(breaker=API)
+        def call(_number: int) -> None:
+            loop.call_soon_threadsafe(going.set)
+            may_end.wait(STUCK_SECONDS)
+
+        pipeline = Pipeline("shop", [call])
+        rd.submit(pipeline, 1)
+        somebody = SharedBreakers(store, [API])
+        for _ in range(2):
+            somebody.note(API, Evidence.DOWN)
+        somebody.flush(clock.wall())
+        clock.advance(61)
+        working = asyncio.ensure_future(worker_on(store, pipeline, parts=threaded_parts()).run())
+        await going.wait()
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        may_end.set()
 
     bounded(scene())
     shared = SharedBreakers(store, [API])

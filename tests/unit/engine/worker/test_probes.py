@@ -18,7 +18,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.workers import ProbeCandidate
 from redrive.testing import VirtualClock
-from tests.unit.build import STEADY, jobs, one_stage, work
+from tests.unit.build import STEADY, bounded, jobs, one_stage, work
 from tests.unit.engine.worker.test_counted_starts import Scene
 
 
@@ -47,6 +47,16 @@ def test_a_job_is_a_probe_until_its_run_has_ended(scene: Scene) -> None:
     assert scene.probes.token_of(job.id) is not None
     assert not scene.probes.is_probe(job.id)
     assert scene.probes.token_of(job.id) is None
+
+
+def test_the_probe_of_a_run_whose_process_died_is_free_again(scene: Scene) -> None:
+    (job,) = scene.commit(1).claimed
+    runner = scene.journal._runner
+    died = runner.decide_crashed(runner.begin(job, lane_of(scene)), is_alone=False, exit_code=None)
+
+    assert bounded(died).outcome == "crashed"
+    scene.journal.flush_breakers(scene.clock.wall())
+    assert state_of(scene).probe is None
 
 
 def test_a_probe_whose_job_another_worker_took_first_is_free_again(

@@ -15,11 +15,12 @@ from redrive import Cancel, Fail, Retry, RetryPolicy, Snooze, connect
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage, stage
-from redrive.store.records import NewJob
+from redrive.store.records import ClaimRequest, NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import VirtualClock
-from tests.unit.build import STEADY, jobs, one_stage, work, worker_on
+from redrive.testing.conformance.build import settlement
+from tests.unit.build import STEADY, bounded, jobs, one_stage, work, worker_on
 
 
 def submit(store: SqliteStore, pipeline: Pipeline, *payloads: object) -> None:
@@ -367,3 +368,16 @@ def test_on_real_threads_as_many_sync_stages_block_at_once_as_allowed_and_outcom
         rd.work([pipeline], until_idle=True, concurrency=20)
 
         assert rd.jobs.counts() == {"complete": 40}
+
+
+def test_what_is_not_committed_yet_counts_as_leased(store: SqliteStore, clock: VirtualClock) -> None:
+    async def scene() -> list[int]:
+        worker = worker_on(store, one_stage(lambda number: number), leased_max=lambda: 3)
+        before = worker._leasable()
+        submit(store, one_stage(lambda number: number), 1)
+        (job,) = store.exchange("w0", [], ClaimRequest(tuple(worker.lanes), 1), now=0.0, token=1).claimed
+        worker._add_settlement(settlement(job))
+        return [before, worker._leasable()]
+
+    store.start_worker("w0", 0.0, 1e9)
+    assert bounded(scene()) == [3, 2]

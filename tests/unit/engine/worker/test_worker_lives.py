@@ -247,7 +247,7 @@ def test_the_second_stop_drops_what_runs(store: SqliteStore, rd: Redrive, clock:
         assert await task == "stopped"
 
     bounded(scene())
-    assert jobs(store, "status, attempt") == [("queued", 1)] * 2
+    assert jobs(store, "status, attempt, suspect_count") == [("queued", 1, 0)] * 2
     reasons = attempts(store, "outcome, burned, decision ->> '$.reason'")
     assert reasons == [("crashed", 0, "worker_stopped")] * 2
 
