@@ -350,7 +350,7 @@ class Worker:
             # For the last commit of `_sign_off`. What was taken all the same counts as done when it is sent again.
             self._journal.put_back(batch)
             raise
-        if answer is None and not self._is_dead:
+        if answer is None:
             self._journal.put_back(batch)
         return answer
 
