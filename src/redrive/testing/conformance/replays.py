@@ -154,6 +154,18 @@ class ReplayTests(Scene):
         ]
         agree(times[1], (instant(NOW + 21), instant(NOW + 23)))
 
+    def test_no_letter_is_closed_before_its_job_has_ended(self, store: Store) -> None:
+        """However many end in one commit."""
+        _, lane = failed(store)
+        failed(store)
+        holds(released(store, 1) and released(store, 2))
+        claimed = build.claim(store, lane, now=NOW + 20)
+        build.exchange(store, "w1", [build.settlement(one, ended_at=NOW + 20 + one.id) for one in claimed])
+
+        for one in claimed:
+            (row,) = store.query(letter_sql.letters_of_job(job=one.id))
+            holds(row.closed_at is not None and row.closed_at >= instant(NOW + 20 + one.id))
+
     def test_a_queued_job_that_is_cancelled_resolves_its_letter(self, store: Store) -> None:
         """As one that runs."""
         job, _ = failed(store)
