@@ -176,14 +176,14 @@ def release_steps(
 
 
 def by_distinct_key(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return candidates with distinct keys: of two with the same key, only the first can be released."""
-    seen: set[tuple[str, str]] = set()
+    """Return candidates of one pipeline with distinct keys: of two with the same key, only the first can be released."""
+    seen: set[str] = set()
     kept: list[Candidate] = []
     for candidate in candidates:
         if candidate.key is not None:
-            if (candidate.pipeline, candidate.key) in seen:
+            if candidate.key in seen:
                 continue
-            seen.add((candidate.pipeline, candidate.key))
+            seen.add(candidate.key)
         kept.append(candidate)
     return kept
 
