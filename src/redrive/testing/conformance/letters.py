@@ -16,6 +16,7 @@ from redrive.ops.letters.pages import list_letters
 from redrive.ops.letters.preview import preview
 from redrive.store.protocol import Store
 from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import triage as triage_sql
 from redrive.testing.conformance.build import agree, holds
 from redrive.testing.conformance.shop import BY, LARGE, ShopScene, ShopTests
 
@@ -79,9 +80,44 @@ class LetterTests(ShopTests):
         agree(preview(store, freeze(store, LetterFilter()), "triage").changes, {"open": 1})
         agree([group.taken for group in list_groups(store, span).groups], [1])
         agree([group.taken for group in list_groups(store, LetterFilter(ids=(1, 2))).groups], [1])
+        anyway = triage_sql.triage_letters(ids=[1], state="open", diagnosis="data").touching(1)
+        agree(store.apply(anyway), None)
         shop.rd.replays.cancel(replay, **BY)
+        after = preview(store, freeze(store, LetterFilter(owner="ann")), "triage")
         agree(shop.rd.letters.triage(before.frozen, diagnosis="data", **BY).changed, 1)
         agree([shop.rd.letters.show(letter).letter.state for letter in (1, 2)], ["open", "triaged"])
+        shop.rd.letters.triage(after.frozen, diagnosis="data", **BY)
+        agree(shop.rd.letters.show(1).letter.state, "triaged")
+
+    def test_what_a_replay_has_released_is_not_taken_any_more(self, store: Store, shop: ShopScene) -> None:
+        """In a span of time as in all."""
+        shop.fail("a", "b", "c")
+        shop.rd.replays.start(canary=(1,), **BY)
+        shop.drive(2)
+
+        for span in (LetterFilter(), LetterFilter(since=0.0, until=shop.clock.wall() + 1)):
+            agree([group.taken for group in list_groups(store, span).groups], [2])
+
+    def test_an_edit_is_made_on_the_value_that_was_looked_at(self, store: Store, shop: ShopScene) -> None:
+        """Of two who edit at once, the second one does not overwrite the first."""
+        shop.fail("a")
+
+        def is_edited(last_edit: int | None, erased_at: float | None = None) -> bool:
+            step = triage_sql.add_edit(
+                letter=1,
+                part="input",
+                before=b'"a"',
+                after=b'"b"',
+                at=1.0,
+                actor="ann",
+                erased_at=erased_at,
+                last_edit=last_edit,
+            )
+            return store.apply(step.touching(1)) is not None
+
+        agree(
+            [is_edited(None, 1.0), is_edited(None), is_edited(None), is_edited(1)], [False, True, False, True]
+        )
 
     def test_what_people_decide_is_kept_and_on_record(self, shop: ShopScene) -> None:
         """From the diagnosis to the evidence, and back from a discard."""

@@ -20,6 +20,7 @@ from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import release as release_sql
 from redrive.store.statements import replays as replay_sql
+from redrive.store.statements import triage as triage_sql
 from redrive.store.statements import upkeep as upkeep_sql
 from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance import build
@@ -189,6 +190,42 @@ class ReplayTests(Scene):
 
         rows = store.query(release_sql.replay_candidates(ids=[1], from_start=False))
         agree([each.key_owner for each in batch_of(rows).candidates], [newer.id])
+
+    def test_the_settings_of_a_letter_are_those_of_its_own_round(self, store: Store) -> None:
+        """While its job runs again with others."""
+        one = build.taken(store)
+        build.exchange(store, "w1", [build.burial(one, config="then")])
+        released(store, 1)
+        (one,) = build.claim(store, one.lane, now=NOW + 20)
+        build.exchange(store, "w1", [build.retry(one, at=NOW + 30, config="now")])
+
+        agree(store.query(replay_sql.last_configs(ids=[1])), [(1, "then", None)])
+
+    def test_an_edited_payload_is_no_input_of_a_later_stage_however_large_that_is(self, store: Store) -> None:
+        """Only a full restart begins with it."""
+        _, review = lanes_of(store, "fetch", "review")
+        build.exchange(
+            store, "w1", [build.advance(build.taken(store), review, value=b'"%b"' % (b"x" * 5_000))]
+        )
+        (one,) = build.claim(store, review)
+        build.exchange(store, "w1", [build.burial(one)])
+        edit = triage_sql.add_edit(
+            letter=1,
+            part="payload",
+            before=b"{}",
+            after=b"1",
+            at=NOW,
+            actor="me",
+            erased_at=None,
+            last_edit=None,
+        )
+        store.apply(edit.touching(1))
+
+        def begins_with(*, from_start: bool) -> int | None:
+            rows = store.query(release_sql.replay_candidates(ids=[1], from_start=from_start))
+            return batch_of(rows).candidates[0].edit
+
+        agree((begins_with(from_start=False), begins_with(from_start=True)), (None, 1))
 
     def test_replays_count_their_letters(self, store: Store) -> None:
         """From the mark to the verdict."""

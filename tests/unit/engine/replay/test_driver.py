@@ -217,6 +217,16 @@ def test_cancelling_frees_what_was_not_released(shop: Shop) -> None:
     assert report_of(shop.store, again.id).recovered == 30
 
 
+def test_cancelling_goes_in_windows_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "MARK_WINDOW", 7)
+    shop.fail(15)
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
+    shop.work()
+
+    assert report_of(shop.store, begun.id).waiting == 14
+    assert replays.cancel(shop.store, begun.id, BY).status == "cancelled"
+
+
 def test_a_letter_is_in_one_replay_at_a_time(shop: Shop) -> None:
     shop.fail(3)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
@@ -420,7 +430,9 @@ def test_without_a_worker_it_says_what_it_waits_for(shop: Shop) -> None:
     shop.fail(1)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
 
-    assert report_of(shop.store, begun.id).waits_for == "a worker that serves shop"
+    report = report_of(shop.store, begun.id)
+    assert report.waits_for == "a worker that serves shop"
+    assert (report.letters, report.waiting, report.left_out) == (1, 1, 0)
 
 
 def test_only_a_failed_job_can_be_retried(shop: Shop) -> None:
