@@ -4,17 +4,6 @@
 Each round replaces the known literals first, because they are certain, then applies the passes: blocks, tokens, URLs and command
 lines, because they have formats of their own; then values next to secret names; then personal data. The last round changes
 nothing, so redacting the result again changes nothing either: it is a fixed point by construction, for any text.
-
-The frames of a stack are the same in every letter of a group; only the message after them differs. Frames without any secret are
-cached; when they occur again, only the text around them is redacted, together with the adjacent frames. The result is the same as
-for the whole text, because no search crosses a line that names a file:
-
-- A search looks back at most two lines, or `MARGIN` characters; that much of the frames is included.
-- A search looks ahead to the end of its line, or over white space to the next one. The few that span more lines, or depend on a
-  word elsewhere, need one of `_FAR`; if the text contains one, all of it is redacted.
-- What a cheap test looks for before a search is part of what that search finds, so a match elsewhere in the text adds nothing.
-
-If a pass replaced something in the adjacent frames, or the text has another form, all of it is redacted.
 """
 
 from __future__ import annotations
@@ -136,7 +125,19 @@ _parts: set[str] = set()
 
 
 def apply_passes_around_frames(text: str, sentinels: Sentinels) -> str:
-    """Return the text after every pass, with placeholders restored, without redacting known frames again."""
+    """Return the text after every pass, with placeholders restored, without redacting known frames again.
+
+    The frames of a stack are the same in every letter of a group; only the message after them differs. Frames without any secret
+    are cached; when they occur again, only the text around them is redacted, together with the adjacent frames. The result is the
+    same as for the whole text, because no search crosses a line that names a file:
+
+    - A search looks back at most two lines, or `MARGIN` characters; that much of the frames is included.
+    - A search looks ahead to the end of its line, or over white space to the next one. The few that span more lines, or depend on a
+      word elsewhere, need one of `_FAR`; if the text contains one, all of it is redacted.
+    - What a cheap test looks for before a search is part of what that search finds, so a match elsewhere in the text adds nothing.
+
+    If a pass replaced something in the adjacent frames, or the text has another form, all of it is redacted.
+    """
     known = _known(text) if FRAMES_MIN < len(text) <= TEXT_MAX else ()
     if not known:
         return sentinels.show(apply_passes(text, sentinels))

@@ -72,8 +72,8 @@ def begin_replay(store: Store, *, cutoff: int) -> None:
     )
 
 
-class ReplayTests(Scene):
-    """Releases, verdicts, and the counters that follow."""
+class RoundTests(Scene):
+    """Rounds: what a job and its letters begin anew with each replay."""
 
     def test_a_release_queues_the_job_at_the_stage_that_failed_in_a_new_round(self, store: Store) -> None:
         """And its letter is replaying from the same moment on."""
@@ -166,6 +166,10 @@ class ReplayTests(Scene):
         for one in claimed:
             (row,) = store.query(letter_sql.letters_of_job(job=one.id))
             holds(row.closed_at is not None and row.closed_at >= instant(NOW + 20 + one.id))
+
+
+class ReplayTests(RoundTests):
+    """Releases, verdicts, and the counters that follow."""
 
     def test_a_queued_job_that_is_cancelled_resolves_its_letter(self, store: Store) -> None:
         """As one that runs."""

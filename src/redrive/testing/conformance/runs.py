@@ -63,8 +63,8 @@ def stop(status: str, ended_at: float | None) -> Step:
     return run_sql.stop_run(status=status, reason="why", ended_at=ended_at, run=1).touching(1)
 
 
-class RunTests(Scene):
-    """What a store keeps about runs."""
+class StatusTests(Scene):
+    """Runs: how they are opened, paused and ended."""
 
     def test_a_run_is_opened_with_its_items_and_their_values(self, store: Store) -> None:
         """Small payloads are in the job, large ones beside it."""
@@ -159,6 +159,10 @@ class RunTests(Scene):
         store.apply(run_sql.continue_run(options=b"{}", run=1).touching(1), run_sql.unpause_run(run=1))
         store.apply(run_sql.pause_jobs(ids=[one.id]), run_sql.pause_run(run=1))
         agree([each.id for each in build.claim(store, one.lane)], [one.id])
+
+
+class RunTests(StatusTests):
+    """What a store keeps about runs."""
 
     def test_the_items_of_a_run_have_the_trace_of_who_opened_it(self, store: Store) -> None:
         """Of that run alone."""

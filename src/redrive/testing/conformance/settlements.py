@@ -99,6 +99,22 @@ class FenceTests(Scene):
 
         agree(facts(store, one.id), before)
 
+    @pytest.mark.parametrize("settle", [build.settlement, build.burial, build.cancellation, again_later])
+    def test_a_settlement_behind_a_lost_lease_is_refused_for_that_job_alone(
+        self, store: Store, settle: Settle
+    ) -> None:
+        """The job belongs to its new holder, who is not disturbed; the rest of the batch is taken."""
+        stale, _ = build.taken_many(store, 2)
+        store.stop_worker("w1")
+        again, other = build.claim(store, stale.lane, worker="w2")
+
+        answer = build.exchange(store, "w2", [settle(stale), build.settlement(other)])
+
+        agree((answer.lost, answer.broken), ((stale.id,), ()))
+        agree(build.statuses(store), {"processing": 1, "complete": 1})
+        agree(build.attempts(store, stale.id, "outcome"), [])
+        agree(build.exchange(store, "w2", [build.settlement(again)]).lost, ())
+
 
 class OriginTests(FenceTests):
     """What a job keeps of its beginning."""
@@ -231,22 +247,6 @@ class SettlementTests(OriginTests):
         )
         (first, _) = build.attempts(store, one.id, *facts, "reason", "notes", "duration")
         agree(first, (*facts.values(), "overran", {"request": "r1"}, 1.0))
-
-    @pytest.mark.parametrize("settle", [build.settlement, build.burial, build.cancellation, again_later])
-    def test_a_settlement_behind_a_lost_lease_is_refused_for_that_job_alone(
-        self, store: Store, settle: Settle
-    ) -> None:
-        """The job belongs to its new holder, who is not disturbed; the rest of the batch is taken."""
-        stale, _ = build.taken_many(store, 2)
-        store.stop_worker("w1")
-        again, other = build.claim(store, stale.lane, worker="w2")
-
-        answer = build.exchange(store, "w2", [settle(stale), build.settlement(other)])
-
-        agree((answer.lost, answer.broken), ((stale.id,), ()))
-        agree(build.statuses(store), {"processing": 1, "complete": 1})
-        agree(build.attempts(store, stale.id, "outcome"), [])
-        agree(build.exchange(store, "w2", [build.settlement(again)]).lost, ())
 
     @pytest.mark.parametrize("size", [1, 3, 100, 700])
     def test_of_a_batch_of_any_size_only_the_lost_are_refused(self, store: Store, size: int) -> None:
