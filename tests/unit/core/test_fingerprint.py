@@ -216,7 +216,6 @@ SAME = [
 ]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_what_differs_between_occurrences_is_normalised(one: str, other: str) -> None:
     assert normalise(one) == normalise(other)
