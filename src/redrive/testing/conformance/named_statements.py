@@ -120,6 +120,27 @@ class StatementTests(Scene):
         agree(build.statuses(store), {"queued": 1})
         agree(store.query(run_sql.due_schedules(now=NOW)), [])
 
+    def test_a_schedule_that_is_put_again_keeps_its_next_tick_unless_that_means_another_time(
+        self, store: Store
+    ) -> None:
+        """Another expression, or another time zone; a tick that was seen before that is not made."""
+        (lane,) = lanes_of(store)
+        first = run_sql.Planned(lane, "0 0 * * *", "UTC", b"1", 5)
+        plans = (
+            first,
+            first._replace(payload=b"2"),
+            first._replace(zone="Asia/Tokyo"),
+            first._replace(cron="0 1 * * *"),
+        )
+        seen: list[float | None] = []
+        for number, planned in enumerate(plans):
+            store.apply(run_sql.put_schedule(name="daily", planned=planned, next_at=NOW - number))
+            seen += store.query(run_sql.next_schedule_at())
+
+        agree(seen, [NOW, NOW, NOW - 2, NOW - 3])
+        late = run_sql.tick(next_at=NOW + 60, now=NOW, name="daily", due_at=NOW).touching(1)
+        agree(store.apply(late), None)
+
     def test_a_change_counter_stays_the_same_while_nobody_changes_anything(self, store: Store) -> None:
         """Looking is no change, and neither is a claim that finds nothing. What others do on the same server may be one."""
         (lane,) = lanes_of(store)

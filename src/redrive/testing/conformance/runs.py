@@ -132,6 +132,8 @@ class StatusTests(Scene):
         for status, ended_at in (("paused", NOW), ("cancelled", None)):
             holds(store.apply(stop(status, ended_at)) is not None)
             holds(store.apply(run_sql.open_source(run=1).touching(1)) is not None)
+            ended = run_sql.end_run(status="completed", reason=None, ended_at=NOW, run=1)
+            agree(store.apply(ended.touching(1)), None)
 
         store.apply(run_sql.end_run(status="cancelled", reason=None, ended_at=NOW, run=1).touching(1))
         agree(store.apply(stop("paused", NOW)), None)
