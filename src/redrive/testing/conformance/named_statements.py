@@ -38,7 +38,49 @@ CHANGES: dict[str, Callable[[Store], object]] = {
 }
 
 
-class StatementTests(Scene):
+class BreakerTests(Scene):
+    """The states of breakers."""
+
+    def test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one(self, store: Store) -> None:
+        """Compare and swap; the first of several who saw none makes it."""
+        agree(store.breaker("api"), None)
+
+        agree([store.swap_breaker("api", None, state) for state in (b"1", b"2")], [True, False])
+        agree(store.breaker("api"), b"1")
+        holds(not store.swap_breaker("api", b"0", b"2"))
+        holds(store.swap_breaker("api", b"1", b"2"))
+        agree((store.breaker("api"), store.breaker("other")), (b"2", None))
+
+    def test_a_commit_changes_the_breakers_that_nobody_else_has_changed(self, store: Store) -> None:
+        """Also without anything to settle or to claim; the answer names those that were changed."""
+        lanes_of(store)
+        for name in ("api", "mail"):
+            store.swap_breaker(name, None, b"1")
+        swaps = [
+            StateChange(b"2", "api", b"1"),
+            StateChange(b"2", "mail", b"0"),
+            StateChange(b"2", "new", b"1"),
+        ]
+
+        answer = store.exchange("w1", [], ClaimRequest((), 0), now=NOW, token=1, breakers=swaps)
+
+        agree(answer.swapped, ("api",))
+        found = store.query(worker_sql.breakers_named(names=["new", "mail", "api"]))
+        agree({row.name: row.state for row in found}, {"api": b"2", "mail": b"1"})
+
+    def test_a_change_of_phase_is_recorded_if_and_only_if_the_breaker_is_changed(self, store: Store) -> None:
+        """Both in one transaction: whoever comes too late records nothing."""
+        change = PhaseChange(
+            at=NOW, breaker="api", before="closed", after="open", cause="failures", actor="w1", code="X"
+        )
+
+        agree([store.swap_breaker("api", None, state, change) for state in (b"1", b"2")], [True, False])
+
+        (row,) = store.query(worker_sql.breaker_changes(after=0, pipeline=None, limit=10))
+        agree(members_of(row), {**msgspec.structs.asdict(change), "id": row.id, "at": instant(NOW)})
+
+
+class StatementTests(BreakerTests):
     """Queries, changes, change counters and breakers."""
 
     def test_a_change_is_made_whole(self, store: Store) -> None:
@@ -120,7 +162,7 @@ class StatementTests(Scene):
         agree(build.statuses(store), {"queued": 1})
         agree(store.query(run_sql.due_schedules(now=NOW)), [])
 
-    def test_a_schedule_that_is_put_again_keeps_its_next_tick_unless_that_means_another_time(
+    def test_a_schedule_that_is_put_again_keeps_its_next_tick_unless_its_times_change(
         self, store: Store
     ) -> None:
         """Another expression, or another time zone; a tick that was seen before that is not made."""
@@ -175,41 +217,3 @@ class StatementTests(Scene):
                 holds(bool(select.select([signal], [], [], SIGNAL_SECONDS)[0]))
                 signal.clear()
                 holds(not select.select([signal], [], [], 0)[0])
-
-    def test_the_state_of_a_breaker_is_changed_by_whoever_saw_the_last_one(self, store: Store) -> None:
-        """Compare and swap; the first of several who saw none makes it."""
-        agree(store.breaker("api"), None)
-
-        agree([store.swap_breaker("api", None, state) for state in (b"1", b"2")], [True, False])
-        agree(store.breaker("api"), b"1")
-        holds(not store.swap_breaker("api", b"0", b"2"))
-        holds(store.swap_breaker("api", b"1", b"2"))
-        agree((store.breaker("api"), store.breaker("other")), (b"2", None))
-
-    def test_a_commit_changes_the_breakers_that_nobody_else_has_changed(self, store: Store) -> None:
-        """Also without anything to settle or to claim; the answer names those that were changed."""
-        lanes_of(store)
-        for name in ("api", "mail"):
-            store.swap_breaker(name, None, b"1")
-        swaps = [
-            StateChange(b"2", "api", b"1"),
-            StateChange(b"2", "mail", b"0"),
-            StateChange(b"2", "new", b"1"),
-        ]
-
-        answer = store.exchange("w1", [], ClaimRequest((), 0), now=NOW, token=1, breakers=swaps)
-
-        agree(answer.swapped, ("api",))
-        found = store.query(worker_sql.breakers_named(names=["new", "mail", "api"]))
-        agree({row.name: row.state for row in found}, {"api": b"2", "mail": b"1"})
-
-    def test_a_change_of_phase_is_recorded_if_and_only_if_the_breaker_is_changed(self, store: Store) -> None:
-        """Both in one transaction: whoever comes too late records nothing."""
-        change = PhaseChange(
-            at=NOW, breaker="api", before="closed", after="open", cause="failures", actor="w1", code="X"
-        )
-
-        agree([store.swap_breaker("api", None, state, change) for state in (b"1", b"2")], [True, False])
-
-        (row,) = store.query(worker_sql.breaker_changes(after=0, pipeline=None, limit=10))
-        agree(members_of(row), {**msgspec.structs.asdict(change), "id": row.id, "at": instant(NOW)})
