@@ -103,12 +103,14 @@ FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id = {given_id
 SELECT id FROM dead_letters WHERE id = {given_ids} AND freed > $2::bigint ORDER BY id;
 
 -- name: letter_groups
--- Settling does not write `last_at`; one look into the index for each state finds it.
-SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, exception, first_at, greatest(last_at, (
-    SELECT max(newest.at) FROM unnest('{open,triaged,ready,replaying,resolved,returned,discarded}'::text[]) AS of_state
-        CROSS JOIN LATERAL (SELECT last_failure_at AS at FROM dead_letters WHERE group_id = letter_groups.id AND state = of_state
-            ORDER BY last_failure_at DESC LIMIT 1) AS newest)) AS last_at
-FROM letter_groups JOIN lanes ON lanes.id = lane_id WHERE letter_groups.id = {given_ids};
+-- Settling leaves the row of a group that is known as it is; two looks into the index for each state find what came before and after.
+SELECT letter_groups.id, fingerprint, pipeline, stage, code, category, exception, least(first_at, oldest) AS first_at,
+    greatest(last_at, newest) AS last_at
+FROM letter_groups JOIN lanes ON lanes.id = lane_id CROSS JOIN LATERAL (
+    SELECT min((SELECT min(last_failure_at) FROM dead_letters WHERE group_id = letter_groups.id AND state = of_state)) AS oldest,
+        max((SELECT max(last_failure_at) FROM dead_letters WHERE group_id = letter_groups.id AND state = of_state)) AS newest
+    FROM unnest('{open,triaged,ready,replaying,resolved,returned,discarded}'::text[]) AS of_state) AS span
+WHERE letter_groups.id = {given_ids};
 
 -- name: taken_letters
 SELECT group_id, sum(letters)::bigint AS letters FROM letters_by_group

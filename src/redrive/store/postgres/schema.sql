@@ -170,7 +170,7 @@ CREATE TABLE letter_groups (
     category text COLLATE "C" NOT NULL,
     exception text COLLATE "C" NOT NULL,
     first_at double precision NOT NULL,
-    last_at double precision NOT NULL,   -- of its first letters; `letter_groups` looks for later ones
+    last_at double precision NOT NULL,   -- of its first letters; the statement `letter_groups` looks for others
     first_letter bigint,   -- the id of its first letter; NULL only inside the transaction that makes both
     UNIQUE (fingerprint, lane_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
