@@ -51,7 +51,7 @@ def test_deliberate_bugs_are_caught(
     bug(monkeypatch)
 
     caught: list[str] = []
-    for seed in range(12):
+    for seed in range(40):
         world = LimitedWorld(seed)
         world.run()
         caught = [breach for breach in limit_breaches(world) if "the service saw" in breach]

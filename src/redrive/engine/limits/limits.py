@@ -86,6 +86,8 @@ class SharedLimits:
         """Jobs of the commit with this token that are counted: that commit may have to be made again."""
         self._reports: deque[tuple[Limit, str, Change]] = deque()
         self._corrections: deque[tuple[Limit, str, float]] = deque()
+        self._asked: tuple[int, ClaimRequest] = 0, ClaimRequest((), 0)
+        """The token of the last commit, and what it might claim."""
         self._opens: dict[LaneId, float] = {}
         self._passed: dict[LaneId, float] = {}
         """From when keys of a lane may start that were passed over since one was served."""
@@ -164,9 +166,23 @@ class SharedLimits:
             self._meter(limit, key).correct(delta)
 
     def limited(
+        self, want: ClaimRequest, done: Sequence[Settlement], leased: Slots, *, now: float, token: int
+    ) -> ClaimRequest:
+        """Return what may be claimed of what is wanted; takes tokens and slots for it.
+
+        A commit that is made again may have claimed before, and nobody knows what: it keeps what was taken for it the first time.
+        """
+        asked_for, before = self._asked
+        if token == asked_for:
+            limits = {lane: min(left, want.limits.get(lane, left)) for lane, left in before.limits.items()}
+            return msgspec.structs.replace(want, limits={**want.limits, **limits}, keys=before.keys)
+        self.flush(now)
+        self._asked = token, (found := self._limited(want, done, leased, now))
+        return found
+
+    def _limited(
         self, want: ClaimRequest, done: Sequence[Settlement], leased: Slots, now: float
     ) -> ClaimRequest:
-        """Return what may be claimed of what is wanted; takes tokens and slots for it."""
         self._opens = {}
         limits = dict(want.limits)
         for limit, lanes in self._by_limit.values():

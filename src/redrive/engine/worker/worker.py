@@ -382,8 +382,7 @@ class Worker:
         if batched:
             want = msgspec.structs.replace(want, slots=room, batched=batched)
         if self.limits.is_needed:
-            self.limits.flush(now)
-            want = self.limits.limited(want, batch, self.slots, now)
+            want = self.limits.limited(want, batch, self.slots, now=now, token=token)
         if not self._observers:
             return self._claim(batch, want, now=now, token=token)
         began_at = self._runtime.clock.monotonic()

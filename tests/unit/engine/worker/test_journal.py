@@ -123,9 +123,9 @@ def test_what_is_found_again_takes_its_room_from_what_is_claimed(
     wanted: list[ClaimRequest] = []
     exchange = scene.store.exchange
 
-    def spy(worker: str, done: list[Settlement], want: ClaimRequest, *, now: float, token: int) -> Exchange:
+    def spy(worker: str, done: list[Settlement], want: ClaimRequest, **options: object) -> Exchange:
         wanted.append(want)
-        return exchange(worker, done, want, now=now, token=token)
+        return exchange(worker, done, want, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(scene.probes, "recover", lambda *_args, **_named: [one])
     monkeypatch.setattr(scene.store, "exchange", spy)
