@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -98,19 +97,6 @@ def test_an_error_that_others_derive_keeps_the_name_of_its_own_home() -> None:
     assert OwnError.__module__ == __name__
     assert OwnError.tag == "own"
     assert type("HomelessError", (RedriveError,), {"__module__": None}).__module__ is None
-
-
-def test_the_tree_that_is_drawn_is_the_tree_there_is() -> None:
-    drawn = re.findall(r"^ {4}([|` -]*)(\w+Error)\b", errors.__doc__ or "", re.MULTILINE)
-    above: list[str] = []
-    parents = {}
-    for branch, name in drawn:
-        depth = len(branch) // 4
-        above[depth:] = [name]
-        parents[name] = above[depth - 1] if depth else "Exception"
-
-    kinds = {RedriveError, errors.StoreError, errors.BodyError, *map(type, ERRORS)}
-    assert parents == {kind.__name__: kind.__bases__[0].__name__ for kind in kinds}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
