@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from redrive.errors.root import RedriveError
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 
 class BreakerOpenError(RedriveError):
