@@ -190,22 +190,12 @@ def decide(
     if failure.signal is not None:
         return _as_asked(policy, failure, history, now, draw)
     if policy.gives_up_on(failure):
-        return DeadLetter(
-            reason=Reason.GIVEN_UP,
-            code=failure.code,
-            attempt=history.attempt,
-            max_attempts=policy.max_attempts,
-            is_retried_otherwise=policy.allows(failure),
-        )
+        dead = _dead(Reason.GIVEN_UP, policy, failure, history)
+        return replace(dead, is_retried_otherwise=policy.allows(failure))
     if not policy.allows(failure):
-        return DeadLetter(
-            reason=Reason.PERMANENT,
-            code=failure.code,
-            attempt=history.attempt,
-            max_attempts=policy.max_attempts,
-            rule=failure.rule,
-            policy=_retry_on_rule(policy, failure, is_retried=False),
-        )
+        dead = _dead(Reason.PERMANENT, policy, failure, history)
+        rule = _retry_on_rule(policy, failure, is_retried=False)
+        return replace(dead, rule=failure.rule, policy=rule)
     if breaker is not None and breaker.holds(failure):
         return _hold(policy, failure, breaker, now)
     return _spent(policy, failure, history) or _retry(policy, failure, history, now, draw)
@@ -252,10 +242,11 @@ def _hold(policy: RetryPolicy, failure: Failure, standing: BreakerStatus, now: f
 
 def _snooze(policy: RetryPolicy, failure: Failure, history: History, now: float) -> Hold | DeadLetter:
     if history.snoozes >= policy.snooze_max:
-        return _dead(Reason.SNOOZES_EXHAUSTED, policy, failure, history, limit=history.snoozes)
+        dead = _dead(Reason.SNOOZES_EXHAUSTED, policy, failure, history)
+        return replace(dead, limit=history.snoozes)
     delay = failure.retry_after or 0.0
     if _is_late(history, now + delay):
-        return _dead(Reason.DEADLINE, policy, failure, history, delay=delay)
+        return replace(_dead(Reason.DEADLINE, policy, failure, history), delay=delay)
     return Hold(until=now + delay, reason=Reason.ASKED, code=failure.code, delay=delay)
 
 
@@ -265,7 +256,7 @@ def _spent(policy: RetryPolicy, failure: Failure, history: History) -> DeadLette
         return _dead(Reason.EXHAUSTED, policy, failure, history)
     limit = policy.limit_for(failure)
     if limit is not None and history.failures_by_code.get(failure.code, 0) + 1 >= limit:
-        return _dead(Reason.CODE_EXHAUSTED, policy, failure, history, limit=limit)
+        return replace(_dead(Reason.CODE_EXHAUSTED, policy, failure, history), limit=limit)
     return None
 
 
@@ -287,7 +278,7 @@ def _retry(
             delay, reason, delay_from = asked, Reason.RETRY_AFTER, "dependency"
     at = now + delay
     if _is_late(history, at):
-        return _dead(Reason.DEADLINE, policy, failure, history, delay=delay)
+        return replace(_dead(Reason.DEADLINE, policy, failure, history), delay=delay)
     return RetryAt(
         at=at,
         delay=delay,
@@ -300,22 +291,9 @@ def _retry(
     )
 
 
-def _dead(
-    reason: Reason,
-    policy: RetryPolicy,
-    failure: Failure,
-    history: History,
-    *,
-    limit: int = 0,
-    delay: float = 0.0,
-) -> DeadLetter:
+def _dead(reason: Reason, policy: RetryPolicy, failure: Failure, history: History) -> DeadLetter:
     return DeadLetter(
-        reason=reason,
-        code=failure.code,
-        attempt=history.attempt,
-        max_attempts=policy.max_attempts,
-        limit=limit,
-        delay=delay,
+        reason=reason, code=failure.code, attempt=history.attempt, max_attempts=policy.max_attempts
     )
 
 
