@@ -206,9 +206,8 @@ class Backoff:
     def _grown(self, attempt: int) -> float:
         try:
             return self.steps[0] * self.factor ** (attempt - 1)
-        except (
-            OverflowError
-        ):  # The float range ends long before attempt 10,000; from there on the cap applies.
+        except OverflowError:
+            # The float range ends long before attempt 10,000; from there on the cap applies.
             return math.inf
 
 

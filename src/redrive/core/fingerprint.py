@@ -24,8 +24,6 @@ from msgspec import Struct
 from redrive.core.failure import Failure
 from redrive.core.normalise import normalise
 
-__all__ = ["FRAMES_MAX", "VERSION", "Frame", "fingerprint", "frames_of", "normalise"]
-
 VERSION: Final = "v1"
 FRAMES_MAX: Final = 50
 _OUTERMOST_MAX: Final = 10

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from redrive import fingerprint
 from redrive.core import taxonomy
-from redrive.core.fingerprint import FRAMES_MAX, Frame, frames_of, normalise
+from redrive.core.fingerprint import FRAMES_MAX, Frame, frames_of
+from redrive.core.normalise import normalise
 
 from .build import failure, ruleless
 
