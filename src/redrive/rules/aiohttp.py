@@ -7,9 +7,8 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import classify_response
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.inspection import attribute, status_in
+from redrive.rules.shared.inspection import status_in, verdict_from_response
 from redrive.rules.shared.network import network_code_in, network_or, network_or_cause
 
 
@@ -17,10 +16,7 @@ def _answer(exc: BaseException, now: float) -> Verdict | Code:
     # A response that the parser cannot read is raised with status 400, which the server never sent.
     if exc.__cause__ is not None and type(exc.__cause__).__module__ == "aiohttp.http_exceptions":
         return taxonomy.NETWORK_PROTOCOL
-    status = status_in(exc, "status")
-    if status is None:
-        return taxonomy.NETWORK_PROTOCOL
-    return classify_response(status, now, headers=attribute(exc, "headers"))
+    return verdict_from_response(exc, now) or taxonomy.NETWORK_PROTOCOL
 
 
 def _content_type(exc: BaseException, now: float) -> Verdict | Code:

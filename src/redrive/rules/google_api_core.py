@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import classify_response
 from redrive.core.verdict import RuleTable, Verdict
 from redrive.rules import grpc
 from redrive.rules.shared.inspection import (
@@ -36,10 +35,8 @@ def _answer(exc: BaseException, now: float) -> Verdict | Code | None:
     by_name = _by_grpc_status(exc, status)
     if by_name is not None or status is None:
         return by_name or taxonomy.UPSTREAM_ERROR
-    read = attribute(response, "_content")
-    if isinstance(read, bytes):
-        return verdict_from_response(response, now, status=status)
-    return classify_response(status, now, headers=attribute(response, "headers"), body=_body(exc))
+    body = None if isinstance(attribute(response, "_content"), bytes) else _body(exc)
+    return verdict_from_response(response, now, body=body, status=status)
 
 
 def _by_grpc_status(exc: BaseException, status: int | None) -> Verdict | None:

@@ -11,17 +11,14 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import classify_response
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.inspection import attribute, nested_exceptions, status_in
+from redrive.rules.shared.inspection import attribute, nested_exceptions, status_in, verdict_from_response
 from redrive.rules.shared.wrapped import verdict_of
 
 
 def _answer(exc: BaseException, now: float) -> Verdict | Code:
-    status = status_in(exc, "code")
-    if status is None:
-        return taxonomy.NETWORK_PROTOCOL
-    return classify_response(status, now, headers=attribute(exc, "headers"))
+    answer = verdict_from_response(exc, now, status=status_in(exc, "code"))
+    return answer or taxonomy.NETWORK_PROTOCOL
 
 
 def _reason(exc: BaseException, now: float) -> Verdict | Code | None:

@@ -7,16 +7,12 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import classify_response
 from redrive.core.verdict import RuleTable, Verdict
-from redrive.rules.shared.inspection import attribute, status_in
+from redrive.rules.shared.inspection import attribute, verdict_from_response
 
 
 def _answer(exc: BaseException, now: float) -> Verdict | Code:
-    status = status_in(exc, "status")
-    if status is None:
-        return taxonomy.UPSTREAM_ERROR
-    return classify_response(status, now, headers=attribute(exc, "headers"), body=attribute(exc, "body"))
+    return verdict_from_response(exc, now, body=attribute(exc, "body")) or taxonomy.UPSTREAM_ERROR
 
 
 RULES: Final[RuleTable] = {

@@ -14,9 +14,8 @@ from typing import Final
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import classify_response
 from redrive.core.verdict import RuleFunction, RuleTable, Verdict
-from redrive.rules.shared.inspection import attribute, package_of, status_in, text_of
+from redrive.rules.shared.inspection import attribute, package_of, status_in, text_of, verdict_from_response
 from redrive.rules.shared.oserrors import code_by_text, code_of
 
 _CLIENT_CERTIFICATE_ALERTS: Final = (
@@ -158,10 +157,8 @@ def _child_failed(exc: BaseException, _now: float) -> Code:
 
 
 def _xml_rpc(exc: BaseException, now: float) -> Verdict | Code:
-    status = status_in(exc, "errcode")
-    if status is None:
-        return taxonomy.NETWORK_PROTOCOL
-    return classify_response(status, now, headers=attribute(exc, "headers"))
+    answer = verdict_from_response(exc, now, status=status_in(exc, "errcode"))
+    return answer or taxonomy.NETWORK_PROTOCOL
 
 
 RULES: Final[RuleTable] = {
