@@ -74,9 +74,12 @@ def _answer(exc: BaseException, _now: float) -> Verdict | Code | None:
     metadata = _metadata(exc)
     headers = fold_headers([pair for pair in metadata if isinstance(pair[1], str)])
     provider = _details(metadata)
+    details = text_of(called(exc, "details"))
+    # A gateway without gRPC support answers with an HTTP status, which the client quotes in its text.
+    status = _HTTP_STATUS.search(details)
     verdict = Verdict(
-        code=_code(by_status, provider, text_of(called(exc, "details"))),
-        http_status=_http_status(exc),
+        code=_code(by_status, provider, details),
+        http_status=int(status[1]) if status else None,
         retry_after=provider.retry_after,
         provider_code=provider.name or text_of(name),
         request_id=request_id_in(headers) or provider.request_id,
@@ -104,12 +107,6 @@ def _why_unavailable(details: str) -> Code:
         (code for pattern, code in _UNAVAILABLE_BECAUSE if pattern.search(details)),
         taxonomy.NETWORK_UNAVAILABLE,
     )
-
-
-def _http_status(exc: BaseException) -> int | None:
-    """Return the HTTP status of a gateway without gRPC support, which the client quotes in its text."""
-    found = _HTTP_STATUS.search(text_of(called(exc, "details")))
-    return int(found[1]) if found else None
 
 
 def _pushed_back(verdict: Verdict, pushback: str | None) -> Verdict:

@@ -28,11 +28,7 @@ def read_status(data: bytes) -> Detail:
     if len(data) > STATUS_MAX:
         return {}
     try:
-        return {
-            "details": [
-                _detail(value) for number, value in _fields(data) if number == 3 and isinstance(value, bytes)
-            ]
-        }
+        return {"details": [_detail(value) for value in _parts(data, 3)]}
     except _MalformedError:
         return {}
 
@@ -50,25 +46,20 @@ def _detail(data: bytes) -> Detail:
 
 
 def _error_info(data: bytes) -> Detail:
-    metadata = dict(
-        _pair(value) for number, value in _fields(data) if number == 3 and isinstance(value, bytes)
-    )
-    return {"reason": _first_text(data, 1), "metadata": metadata}
+    return {"reason": _first_text(data, 1), "metadata": dict(map(_pair, _parts(data, 3)))}
 
 
 def _retry_info(data: bytes) -> Detail:
-    for number, value in _fields(data):
-        if number == 1 and isinstance(value, bytes):
-            parts = {field: part for field, part in _fields(value) if isinstance(part, int)}
-            return {"retryDelay": _signed(parts.get(1, 0)) + _signed(parts.get(2, 0)) / 1e9}
+    for value in _parts(data, 1):
+        parts = {field: part for field, part in _fields(value) if isinstance(part, int)}
+        return {"retryDelay": _signed(parts.get(1, 0)) + _signed(parts.get(2, 0)) / 1e9}
     return {}
 
 
 def _quota_failure(data: bytes) -> Detail:
-    violations = [value for number, value in _fields(data) if number == 1 and isinstance(value, bytes)]
     return {
         "violations": [
-            {"subject": _first_text(value, 1), "quotaId": _first_text(value, 5)} for value in violations
+            {"subject": _first_text(value, 1), "quotaId": _first_text(value, 5)} for value in _parts(data, 1)
         ]
     }
 
@@ -91,8 +82,12 @@ def _pair(data: bytes) -> tuple[str, str]:
 
 
 def _first_text(data: bytes, wanted: int) -> str:
-    found = (value for number, value in _fields(data) if number == wanted and isinstance(value, bytes))
-    return _text(next(found, b""))
+    return _text(next(_parts(data, wanted), b""))
+
+
+def _parts(data: bytes, wanted: int) -> Iterator[bytes]:
+    """Yield the fields of this number that are texts or messages."""
+    return (value for number, value in _fields(data) if number == wanted and isinstance(value, bytes))
 
 
 def _text(data: bytes) -> str:
