@@ -26,14 +26,11 @@ def _answer(exc: BaseException, now: float) -> Verdict | Code:
 
 def _connection(exc: BaseException, now: float) -> Verdict | Code:
     for inner in nested_exceptions(exc):
-        answer = apply_table(urllib3.RULES, inner, now) if _is_urllib3(inner) else None
+        is_urllib3 = package_of(type(inner)) == "urllib3"
+        answer = apply_table(urllib3.RULES, inner, now) if is_urllib3 else None
         if answer is not None:
             return answer
     return network_code_in(exc) or taxonomy.NETWORK_ERROR
-
-
-def _is_urllib3(exc: BaseException) -> bool:
-    return package_of(type(exc)) == "urllib3"
 
 
 RULES: Final[RuleTable] = {
