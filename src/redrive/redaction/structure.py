@@ -29,12 +29,11 @@ _BARE_NUMBER: Final = re.compile(r"[0-9]{9,15}")
 class StructureRedactor:
     """Redacts one structure."""
 
-    __slots__ = ("_done", "_open", "_redact")
+    __slots__ = ("_done", "_redact")
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         """Use `redact` for every text."""
         self._redact = redact
-        self._open: set[int] = set()
         self._done: dict[int, object] = {}
 
     def value(self, value: object, depth: int = 0) -> object:
@@ -73,15 +72,13 @@ class StructureRedactor:
     def _container(self, value: Mapping[object, object] | list[object], depth: int) -> object:
         """Redact a container once, even if it occurs several times."""
         key = id(value)
-        if key in self._open:
-            return placeholder("cycle")
         if key in self._done:
             return self._done[key]
         if depth >= DEPTH_MAX:
             return placeholder("depth")
-        self._open.add(key)
+        # The answer for a container inside itself.
+        self._done[key] = placeholder("cycle")
         result = self._mapping(value, depth) if isinstance(value, Mapping) else self._sequence(value, depth)
-        self._open.discard(key)
         self._done[key] = result
         return result
 
