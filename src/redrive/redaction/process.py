@@ -150,7 +150,7 @@ def _redacted(text: str, candidates: Mapping[str, str]) -> str:
     """Return a text without its secrets and without the given literals."""
     known = _now_known()
     if candidates:
-        found = candidates.compiled() if isinstance(candidates, LiteralIndex) else Literals(candidates)
+        found = candidates.compiled if isinstance(candidates, LiteralIndex) else Literals(candidates)
         return redact_with(text, (known.literals, found))
     if len(text) > SEEN_LENGTH_MAX:
         return redact_with(text, (known.literals,))
@@ -198,7 +198,7 @@ def redact_end(text: str, payload: Mapping[str, str] | None = None, *, read: int
 
 def _shortened(text: str, literals: Mapping[str, str]) -> str:
     """Replace the 64 longest literals where they occur unencoded."""
-    long = _indexed(literals).divided(PIECE)[1]
+    long = _indexed(literals).divided[1]
     for literal in sorted(long, key=len, reverse=True)[:64]:
         text = text.replace(literal, long[literal])
     return text
@@ -209,7 +209,7 @@ def _in_parts(
 ) -> tuple[Callable[[str], str], Callable[[str], str]]:
     """Return the functions that redact the longer and the shorter part of a text, searching long literals in pieces."""
     known, sought = _now_known(), _indexed(payload)
-    short, long = sought.divided(PIECE)
+    short, long = sought.divided
     secrets = (each for each in (*known.environment.values(), *known.registered) if len(each) > PIECE)
     cut = (*((secret, _SECRET) for secret in secrets), *long.items())
     pieces = LiteralIndex(pieces_of(cut, read, is_start=is_start))

@@ -3,7 +3,7 @@
 
 A few literals are simply searched in all their encodings. For very many that takes too long, so the text is decoded instead: as it
 is, and without percent encoding, backslashes, HTML entities and base64. Only literals that occur in one of these decodings are
-then searched. `prefix_index` finds them, so that a short text is cheap for any number of them.
+then searched. `SampleIndex` finds them, so that a short text is cheap for any number of them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import html
 import re
 import sys
 from binascii import a2b_base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 from urllib.parse import unquote, unquote_plus
 
 from redrive.redaction.literals.encodings import lines_of
 from redrive.redaction.literals.search import HEAD, Literals, SampleIndex
+from redrive.redaction.literals.truncation import PIECE
 
 ALL_MAX: Final = 2_000
 """Up to this many literals, all of them are candidates."""
@@ -29,25 +31,12 @@ _URL_SAFE: Final = str.maketrans("-_", "+/")
 
 
 class LiteralIndex(dict[str, str]):
-    """Literals and their placeholders; must not change after the first search."""
+    """Literals and their placeholders; must not change after the first search, which builds the index."""
 
-    __slots__ = ("_compiled", "_divided", "_index", "_lines", "_others", "_short")
-
-    def __init__(self, literals: Mapping[str, str]) -> None:
-        """Take the literals; the index is built at the first search among many."""
-        super().__init__(literals)
-        self._compiled: Literals | None = None
-        self._index: SampleIndex | None = None
-        self._short: list[str] = []
-        self._others: dict[str, list[str]] = {}
-        """Literals that are not indexed as they are: very long ones, and those with other line ends."""
-        self._lines: LiteralIndex | None = None
-        self._divided: tuple[int, LiteralIndex, dict[str, str]] | None = None
-
+    @cached_property
     def compiled(self) -> Literals:
-        """Return all the literals compiled, once for all texts."""
-        self._compiled = self._compiled or Literals(self)
-        return self._compiled
+        """All the literals compiled, once for all texts."""
+        return Literals(self)
 
     def candidates(self, text: str, longest: int) -> dict[str, str]:
         """Return the literals that can occur in a text: none longer than `longest`; of very many, only those that do occur."""
@@ -61,51 +50,56 @@ class LiteralIndex(dict[str, str]):
 
     def line_candidates(self, text: str) -> dict[str, str]:
         """Return the lines of literals that occur in a text: a line may, even if its literal is longer than the text."""
-        if self._lines is None:
-            lines = {
-                line: shown
-                for literal, shown in self.items()
-                if "\n" in literal or "\r" in literal
-                for line in lines_of(literal)
-            }
-            self._lines = LiteralIndex(lines) if lines else _NO_LINES
         if not self._lines:
             return {}
         # With a line end, so that it counts as a line of a value, not as a value.
         return {f"{line}\n": self._lines[line] for line in self._lines.found_in(text)}
 
-    def divided(self, longest: int) -> tuple[LiteralIndex, dict[str, str]]:
-        """Split into the literals up to a length, and the longer ones."""
-        if self._divided is None or self._divided[0] != longest:
-            long = {literal: shown for literal, shown in self.items() if len(literal) > longest}
-            short = {literal: shown for literal, shown in self.items() if literal not in long}
-            self._divided = longest, LiteralIndex(short) if long else self, long
-        return self._divided[1:]
+    @cached_property
+    def _lines(self) -> LiteralIndex:
+        return LiteralIndex(
+            {
+                line: shown
+                for literal, shown in self.items()
+                if "\n" in literal or "\r" in literal
+                for line in lines_of(literal)
+            }
+        )
+
+    @cached_property
+    def divided(self) -> tuple[LiteralIndex, dict[str, str]]:
+        """The literals of up to `PIECE` characters, and the longer ones."""
+        long = {literal: shown for literal, shown in self.items() if len(literal) > PIECE}
+        short = {literal: shown for literal, shown in self.items() if literal not in long}
+        return LiteralIndex(short) if long else self, long
 
     def found_in(self, reading: str) -> Iterator[str]:
         """Yield the literals that occur in a text unencoded."""
-        index = self._index = self._index or self._ordered()
-        yield from (literal for literal in self._short if _joined(literal) in reading)
+        index, short, others = self._index
+        yield from (literal for literal in short if _joined(literal) in reading)
         for start in index.forms_in(reading):
             if start in self:
                 yield start
-            yield from (literal for literal in self._others.get(start, ()) if _joined(literal) in reading)
+            yield from (literal for literal in others.get(start, ()) if _joined(literal) in reading)
 
-    def _ordered(self) -> SampleIndex:
-        """Return the index of the literals, by the start of those that are very long."""
+    @cached_property
+    def _index(self) -> tuple[SampleIndex, list[str], dict[str, list[str]]]:
+        """The index of the literals, by the start of those that are very long; the short ones; and those under another start.
+
+        The last are very long, or have other line ends.
+        """
         starts: set[str] = set()
+        short: list[str] = []
+        others: dict[str, list[str]] = {}
         for literal in self:
             start = _joined(literal)[:256]
             if len(start) < HEAD:
-                self._short.append(literal)
+                short.append(literal)
                 continue
             starts.add(start)
             if start != literal:
-                self._others.setdefault(start, []).append(literal)
-        return SampleIndex(starts)
-
-
-_NO_LINES: Final = LiteralIndex({})
+                others.setdefault(start, []).append(literal)
+        return SampleIndex(starts), short, others
 
 
 def _joined(text: str) -> str:
