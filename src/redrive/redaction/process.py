@@ -25,7 +25,7 @@ from redrive.redaction.named.names import meaning_of_name, words_of
 from redrive.redaction.named.values import is_guarded, is_inert, is_random
 from redrive.redaction.placeholders import placeholder
 from redrive.redaction.structure import StructureRedactor
-from redrive.redaction.text import redact_with
+from redrive.redaction.text import redact_text
 
 SECRET_MIN: Final = 8
 """Shorter values of variables with a secret name, unless mixed, are not hidden: that would hide ordinary words everywhere."""
@@ -151,11 +151,11 @@ def _redacted(text: str, candidates: Mapping[str, str]) -> str:
     known = _now_known()
     if candidates:
         found = candidates.compiled if isinstance(candidates, LiteralIndex) else Literals(candidates)
-        return redact_with(text, (known.literals, found))
+        return redact_text(text, known.literals, found)
     if len(text) > SEEN_LENGTH_MAX:
-        return redact_with(text, (known.literals,))
+        return redact_text(text, known.literals)
     if (clean := known.seen.get(text)) is None:
-        clean = redact_with(text, (known.literals,))
+        clean = redact_text(text, known.literals)
         if len(known.seen) >= SEEN_MAX:
             known.seen.clear()
         known.seen[text] = clean
@@ -232,8 +232,8 @@ def redact_mapping(value: object, payload: Mapping[str, str] | None = None) -> o
     """Return a structure of the same shape as `value` without secrets; `value` is not changed."""
     if not payload:
         # Not by `redact`: the values of a structure would fill the cache of messages.
-        literals = (_now_known().literals,)
-        return StructureRedactor(lambda text: redact_with(text, literals)).value(value)
+        literals = _now_known().literals
+        return StructureRedactor(lambda text: redact_text(text, literals)).value(value)
     sought = _indexed(payload)
     return StructureRedactor(lambda text: redact(text, sought)).value(value)
 

@@ -9,7 +9,7 @@ nothing, so redacting the result again changes nothing either: it is a fixed poi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from redrive.redaction.formats.delimited import redact_private_keys, redact_urls
@@ -25,28 +25,11 @@ ROUNDS_MAX: Final = 8
 """A text that still changes after this many rounds was built to do so; it is replaced as a whole."""
 
 
-def redact_text(text: str, literals: Mapping[str, str] | Literals | None = None) -> str:
-    """Return `text` with every secret replaced by a placeholder.
+def redact_text(text: str, *known: Literals) -> str:
+    """Return `text` with every secret replaced by a placeholder, the `known` ones first, in the order of their sets.
 
-    `literals` maps known secrets to their placeholders; pass a compiled `Literals` to search many texts. Redacting the
-    result again, with the same literals, returns it unchanged.
+    Redacting the result again, with the same literals, returns it unchanged.
     """
-    return redact_with(text, () if literals is None else (compiled(literals),))
-
-
-def redact_value(value: object, literals: Mapping[str, str] | Literals | None = None) -> object:
-    """Return a structure of the same shape as `value` with every secret in it replaced; `value` is not changed."""
-    known = () if literals is None else (compiled(literals),)
-    return StructureRedactor(lambda text: redact_with(text, known)).value(value)
-
-
-def compiled(literals: Mapping[str, str] | Literals) -> Literals:
-    """Return `literals` compiled."""
-    return literals if isinstance(literals, Literals) else Literals(literals)
-
-
-def redact_with(text: str, known: tuple[Literals, ...]) -> str:
-    """Return `text` redacted, with several sets of literals, the first one first."""
     for _ in range(ROUNDS_MAX):
         sentinels = Sentinels(text)
         redacted = text
@@ -57,6 +40,11 @@ def redact_with(text: str, known: tuple[Literals, ...]) -> str:
             return text
         text = redacted
     return placeholder("unstable")
+
+
+def redact_value(value: object) -> object:
+    """Return a structure of the same shape as `value` with every secret in it replaced; `value` is not changed."""
+    return StructureRedactor(redact_text).value(value)
 
 
 _PASSES: Final[tuple[Callable[[str, Sentinels], str], ...]] = (

@@ -61,7 +61,7 @@ def test_two_known_secrets_in_one_base64_text_are_one_placeholder() -> None:
     secret = "quite-unlikely-words"
     form = base64.b64encode(f"{secret}:xyz{secret}".encode()).decode()
 
-    assert redact_text(f"a {form} b", {secret: SHOWN}) == f"a {SHOWN} b"
+    assert redact_text(f"a {form} b", Literals({secret: SHOWN})) == f"a {SHOWN} b"
 
 
 def test_short_literals_are_found_among_many() -> None:
@@ -121,7 +121,7 @@ def test_a_percent_encoded_address_is_hidden() -> None:
 
 def test_an_address_whose_host_was_hidden_loses_its_name_too() -> None:
     assert (
-        redact_text("mail bob@internal-host", {"internal-host": "<payload:host>"})
+        redact_text("mail bob@internal-host", Literals({"internal-host": "<payload:host>"}))
         == "mail <redacted:email>@<payload:host>"
     )
 

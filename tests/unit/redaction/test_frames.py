@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from redrive.redaction import redact_text
+from redrive.redaction import Literals, redact_text
 from redrive.redaction import text as rounds
 from redrive.redaction.placeholders import Sentinels
 from tests.unit.redaction.keep import KEPT
@@ -185,7 +185,7 @@ def test_a_literal_in_known_frames_is_hidden() -> None:
     text = stack("ValueError: refused", source="call('of-the-payload')")
     redact_text(text)
 
-    told = redact_text(text, {"of-the-payload": "<payload:$.0>"})
+    told = redact_text(text, Literals({"of-the-payload": "<payload:$.0>"}))
 
     assert told == text.replace("of-the-payload", "<payload:$.0>")
 
@@ -198,7 +198,7 @@ def test_a_literal_that_reaches_from_the_frames_into_the_message_is_hidden() -> 
 
     # The lines of the literal that stand before it as well are hidden there too.
     before = text[:start].replace("self.run(job)", "<payload:$.0>")
-    assert redact_text(text, {literal: "<payload:$.0>"}) == before + "<payload:$.0>" + text[-4:]
+    assert redact_text(text, Literals({literal: "<payload:$.0>"})) == before + "<payload:$.0>" + text[-4:]
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

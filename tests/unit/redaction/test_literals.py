@@ -32,7 +32,7 @@ SHOWN = "<redacted:secret>"
     ],
 )
 def test_every_encoding_is_found(form: str) -> None:
-    assert redact_text(f"a {form} b", {SECRET: SHOWN}) == f"a {SHOWN} b"
+    assert redact_text(f"a {form} b", Literals({SECRET: SHOWN})) == f"a {SHOWN} b"
 
 
 @pytest.mark.parametrize("prefix", ["", "u", "us", "user:", "some-user:"])
@@ -41,38 +41,41 @@ def test_base64_is_found_at_every_alignment_and_goes_whole(prefix: str, encode: 
     assert callable(encode)
     form = encode(f"{prefix}{SECRET}".encode()).decode()
 
-    assert redact_text(f"a {form} b", {SECRET: SHOWN}) == f"a {SHOWN} b"
-    assert redact_text(f"a {form} {form} b", {SECRET: SHOWN}) == f"a {SHOWN} {SHOWN} b"
+    assert redact_text(f"a {form} b", Literals({SECRET: SHOWN})) == f"a {SHOWN} b"
+    assert redact_text(f"a {form} {form} b", Literals({SECRET: SHOWN})) == f"a {SHOWN} {SHOWN} b"
 
 
 def test_the_longest_literal_wins() -> None:
     literals = {"abcdefgh": "<payload:short>", "abcdefghijkl": "<payload:long>"}
 
-    assert redact_text("abcdefghijkl abcdefghi", literals) == "<payload:long> <payload:short>i"
+    assert redact_text("abcdefghijkl abcdefghi", Literals(literals)) == "<payload:long> <payload:short>i"
 
 
 def test_very_long_literals_that_repeat_themselves_are_found_whole() -> None:
     long = "one long value, again and again; " * 10_000
 
-    assert redact_text(f"a {long} b", {long: SHOWN, long[::-1]: SHOWN}) == f"a {SHOWN} b"
+    assert redact_text(f"a {long} b", Literals({long: SHOWN, long[::-1]: SHOWN})) == f"a {SHOWN} b"
 
 
 def test_short_literals_are_ignored() -> None:
-    assert redact_text("abc", {"abc": SHOWN, "": SHOWN}) == "abc"
-    assert redact_text("abcd", {"abcd": SHOWN}) == SHOWN
+    assert redact_text("abc", Literals({"abc": SHOWN, "": SHOWN})) == "abc"
+    assert redact_text("abcd", Literals({"abcd": SHOWN})) == SHOWN
 
 
 def test_placeholders_are_never_touched_again() -> None:
     literals = {"redacted": SHOWN, "secret": SHOWN, "payload:": SHOWN}
 
-    once = redact_text("a redacted secret", literals)
+    once = redact_text("a redacted secret", Literals(literals))
 
     assert once == f"a {SHOWN} {SHOWN}"
-    assert redact_text(once, literals) == once
+    assert redact_text(once, Literals(literals)) == once
 
 
 def test_a_placeholder_that_holds_its_own_literal_ends_safely() -> None:
-    assert redact_text("xx hunter2hunter2", {"hunter2hunter2": "[hunter2hunter2]"}) == "<redacted:unstable>"
+    assert (
+        redact_text("xx hunter2hunter2", Literals({"hunter2hunter2": "[hunter2hunter2]"}))
+        == "<redacted:unstable>"
+    )
 
 
 @pytest.mark.parametrize("count", [10, 2000])
@@ -96,7 +99,7 @@ def test_literals_that_share_their_head_are_told_apart() -> None:
     }
 
     assert (
-        redact_text("https-//host/0007/xyy! https-//host/0003/x", literals)
+        redact_text("https-//host/0007/xyy! https-//host/0003/x", Literals(literals))
         == "<payload:p7>! https-//host/0003/x"
     )
 
@@ -104,4 +107,6 @@ def test_literals_that_share_their_head_are_told_apart() -> None:
 def test_private_characters_of_the_text_are_kept() -> None:
     text = "\U000f0000 \U000f0001 hunter2hunter2 \U000f0002"
 
-    assert redact_text(text, {"hunter2hunter2": SHOWN}) == f"\U000f0000 \U000f0001 {SHOWN} \U000f0002"
+    assert (
+        redact_text(text, Literals({"hunter2hunter2": SHOWN})) == f"\U000f0000 \U000f0001 {SHOWN} \U000f0002"
+    )

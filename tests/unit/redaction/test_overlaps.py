@@ -45,8 +45,8 @@ def left_of(text: str, literals: dict[str, str]) -> str:
 def test_a_value_that_repeats_itself_goes_whole(others: dict[str, str]) -> None:
     row = "Jane Roe, ward 7, divorced; "
 
-    assert redact_text(f"a {row}{row * 4} b", {row * 4: SHOWN, **others}) == f"a {SHOWN} b"
-    assert redact_text(f"a {row * 9} b", {row * 4: SHOWN, **others}) == f"a {SHOWN} b"
+    assert redact_text(f"a {row}{row * 4} b", Literals({row * 4: SHOWN, **others})) == f"a {SHOWN} b"
+    assert redact_text(f"a {row * 9} b", Literals({row * 4: SHOWN, **others})) == f"a {SHOWN} b"
 
 
 @pytest.mark.parametrize("others", [{}, MANY], ids=["few", "many"])
@@ -54,14 +54,14 @@ def test_three_values_of_which_each_begins_in_the_one_before_go_whole(others: di
     first, second, third = "abcdwxyz1234", "1234efghijkl", "ghijklmnopqrst"
     literals = {first: "<payload:$.1>", second: "<payload:$.2>", third: "<payload:$.3>", **others}
 
-    assert redact_text("abcdwxyz1234efghijklmnopqrst!", literals) == "<payload:$.1>!"
+    assert redact_text("abcdwxyz1234efghijklmnopqrst!", Literals(literals)) == "<payload:$.1>!"
 
 
 def test_values_that_only_touch_keep_a_placeholder_each() -> None:
     literals = {"first value": "<payload:$.1>", "other value": "<payload:$.2>"}
 
-    assert redact_text("first valueother value", literals) == "<payload:$.1><payload:$.2>"
-    assert redact_text("first valuefirst value", literals) == "<payload:$.1><payload:$.1>"
+    assert redact_text("first valueother value", Literals(literals)) == "<payload:$.1><payload:$.2>"
+    assert redact_text("first valuefirst value", Literals(literals)) == "<payload:$.1><payload:$.1>"
 
 
 PLACES = st.lists(st.tuples(st.integers(0, 40), st.integers(10, 20)), min_size=2, max_size=4)
@@ -85,20 +85,20 @@ def test_base64_of_a_long_value_known_by_its_pieces_goes_whole(size: int, others
     pieces = {value[start:end]: SHOWN for start, end in pairwise([*range(0, size, 256), size])}
     encoded = base64.b64encode(value.encode()).decode()
 
-    assert redact_text(f"a {encoded} b", {**pieces, **others}) == f"a {SHOWN} b"
+    assert redact_text(f"a {encoded} b", Literals({**pieces, **others})) == f"a {SHOWN} b"
 
 
 def test_base64_around_a_secret_goes_as_far_from_the_last_as_from_the_first() -> None:
     secret = b"quite unlikely words"
     encoded = base64.b64encode(secret + b"x" * 370 + secret + b"y" * 370).decode()
 
-    assert redact_text(f"a {encoded} b", {secret.decode(): SHOWN}) == f"a {SHOWN} b"
+    assert redact_text(f"a {encoded} b", Literals({secret.decode(): SHOWN})) == f"a {SHOWN} b"
 
 
 def test_a_very_long_literal_is_found_among_many() -> None:
     value = "".join(random.Random(1).choices(string.ascii_letters, k=SAMPLED_MAX + 1))
 
-    assert redact_text(f"a {value} b", {value: SHOWN, **MANY}) == f"a {SHOWN} b"
+    assert redact_text(f"a {value} b", Literals({value: SHOWN, **MANY})) == f"a {SHOWN} b"
 
 
 HOSTILE = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redrive import redaction
-from redrive.redaction import process, redact_text
+from redrive.redaction import Literals, process, redact_text
 from redrive.redaction.placeholders import KINDS, placeholder
 
 from .formats import ALNUM, body
@@ -36,7 +36,7 @@ FOLDER = Path(redaction.__file__).parent
 def test_a_placeholder_of_ours_is_never_read(text: str) -> None:
     literals = {text[1:-1]: "<redacted:secret>", text[2:]: "<redacted:secret>"}
 
-    assert redact_text(f"a {text} b", literals) == f"a {text} b"
+    assert redact_text(f"a {text} b", Literals(literals)) == f"a {text} b"
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -44,7 +44,10 @@ def test_every_kind_is_known_again(kind: str) -> None:
     text = placeholder(kind)
 
     assert (
-        redact_text(text, {f":{kind}>": "<redacted:secret>", f"redacted:{kind}": "<redacted:secret>"}) == text
+        redact_text(
+            text, Literals({f":{kind}>": "<redacted:secret>", f"redacted:{kind}": "<redacted:secret>"})
+        )
+        == text
     )
 
 
@@ -53,7 +56,7 @@ def test_every_kind_is_known_again(kind: str) -> None:
     [f"<payload:{SECRET}>", f"<payload:$.{SECRET}>", f"<payload:$.1.{SECRET}>", f"<redacted:{SECRET}>"],
 )
 def test_a_known_secret_in_a_forged_placeholder_is_hidden(text: str) -> None:
-    redacted = redact_text(f"got {text}", {SECRET: "<payload:$.0>"})
+    redacted = redact_text(f"got {text}", Literals({SECRET: "<payload:$.0>"}))
 
     assert redacted == f"got {text}".replace(SECRET, "<payload:$.0>")
 
@@ -61,7 +64,7 @@ def test_a_known_secret_in_a_forged_placeholder_is_hidden(text: str) -> None:
 def test_words_in_a_forged_placeholder_are_hidden_where_they_are_known() -> None:
     literals = {"correct-horse": "<payload:$.0>"}
 
-    assert redact_text("<redacted:correct-horse>", literals) == "<redacted:<payload:$.0>>"
+    assert redact_text("<redacted:correct-horse>", Literals(literals)) == "<redacted:<payload:$.0>>"
 
 
 def test_tokens_and_numbers_in_a_forged_placeholder_are_hidden() -> None:
@@ -115,10 +118,10 @@ def test_the_kinds_of_personal_facts_are_known(kind: str) -> None:
 def test_a_literal_that_contains_a_placeholder_is_hidden(literal: str) -> None:
     shown = {literal: "<payload:$.7>"}
 
-    once = redact_text(f"bad: {literal}!", shown)
+    once = redact_text(f"bad: {literal}!", Literals(shown))
 
     assert once == "bad: <payload:$.7>!"
-    assert redact_text(once, shown) == once
+    assert redact_text(once, Literals(shown)) == once
 
 
 @pytest.mark.parametrize(
@@ -127,7 +130,7 @@ def test_a_literal_that_contains_a_placeholder_is_hidden(literal: str) -> None:
 def test_a_literal_never_changes_a_placeholder_alone(literal: str) -> None:
     text = "to (<redacted:email>) !"
 
-    assert redact_text(text, {literal: "<payload:$.7>"}) == text
+    assert redact_text(text, Literals({literal: "<payload:$.7>"})) == text
 
 
 def test_a_registered_secret_that_contains_a_placeholder_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

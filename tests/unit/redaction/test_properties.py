@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from redrive.redaction import redact_text, redact_value
+from redrive.redaction import Literals, redact_text, redact_value
 
 from . import carried, carriers, odd
 from .formats import ALNUM, NAMED, TOKENS, of
@@ -102,7 +102,7 @@ def test_a_planted_token_never_survives(seed: int, kind: str, before: list[str],
     st.text(max_size=40),
 )
 def test_a_planted_literal_never_survives(literal: str, before: str, after: str) -> None:
-    redacted = redact_text(before + literal + after, {literal: "<redacted:secret>"})
+    redacted = redact_text(before + literal + after, Literals({literal: "<redacted:secret>"}))
 
     assert literal not in redacted.replace("<redacted:secret>", "") or literal in "<redacted:secret>"
 

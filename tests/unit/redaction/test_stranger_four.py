@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.redaction import redact_text
+from redrive.redaction import Literals, redact_text
 
 BASE64 = "/PykwXq8+Zr3tB6uN0sLd5fGh2jKmVc9xW1eYaQ7iOoT4pRzUlHnSgJbFwDvCkEyM6rA0tX8sQ2hL5fGdKj=="
 HIDDEN = [
@@ -88,10 +88,10 @@ def test_a_command_needs_no_other_line_to_be_known(line: str) -> None:
 def test_a_placeholder_that_holds_a_mark_is_shown_as_it_is() -> None:
     known = {"first-known": "<\U000f0001>", "second-known": "<redacted:secret>"}
 
-    assert redact_text("first-known second-known", known) == "<\U000f0001> <redacted:secret>"
+    assert redact_text("first-known second-known", Literals(known)) == "<\U000f0001> <redacted:secret>"
 
 
 def test_many_kinds_of_placeholders_are_shown() -> None:
     known = {f"known-{number}-known": f"<payload:$.{number}>" for number in range(9)}
 
-    assert redact_text(" ".join(known), known) == " ".join(known.values())
+    assert redact_text(" ".join(known), Literals(known)) == " ".join(known.values())

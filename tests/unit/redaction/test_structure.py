@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from redrive.redaction import redact_value
+from redrive.redaction.process import redact_mapping
 from redrive.redaction.structure import DEPTH_MAX
 
 SECRET_KEYS = """
@@ -182,7 +183,7 @@ def test_what_is_shared_is_walked_once() -> None:
 
 
 def test_literals_reach_into_structures() -> None:
-    assert redact_value({"a": ["x hunter2hunter2 y"]}, {"hunter2hunter2": "<payload:a>"}) == {
+    assert redact_mapping({"a": ["x hunter2hunter2 y"]}, {"hunter2hunter2": "<payload:a>"}) == {
         "a": ["x <payload:a> y"]
     }
 

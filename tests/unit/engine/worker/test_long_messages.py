@@ -30,7 +30,7 @@ from redrive.engine.worker.dead_letter import (
 )
 from redrive.redaction import process
 from redrive.redaction.literals.search import Literals
-from redrive.redaction.text import redact_with
+from redrive.redaction.text import redact_text
 from tests.unit.engine.worker.letters_made import DECISION, KEY, claimed, letter_for, prose, shown_of
 
 # Many inputs for few lines.
@@ -215,11 +215,11 @@ def test_a_long_message_falls_into_the_group_of_its_beginning() -> None:
 def test_of_a_long_text_no_more_is_read_than_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
-    def measured(text: str, known: tuple[Literals, ...]) -> str:
+    def measured(text: str, *known: Literals) -> str:
         read.append(len(text))
-        return redact_with(text, known)
+        return redact_text(text, *known)
 
-    monkeypatch.setattr(process, "redact_with", measured)
+    monkeypatch.setattr(process, "redact_text", measured)
     value = prose(8, 100_000)
     letter_for(f"cannot take {value}: {'this and that ' * 100_000}", claimed(value))
 
