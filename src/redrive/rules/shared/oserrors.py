@@ -58,16 +58,12 @@ _WINDOWS: Final[dict[int, Code]] = {
 }
 
 
-def _numbered() -> dict[int, Code]:
-    return {
-        getattr(errno, name): code
-        for code, names in _NAMES.items()
-        for name in names.split()
-        if hasattr(errno, name)
-    }
-
-
-_NUMBERS: Final = _numbered()
+_NUMBERS: Final[dict[int, Code]] = {
+    getattr(errno, name): code
+    for code, names in _NAMES.items()
+    for name in names.split()
+    if hasattr(errno, name)
+}
 
 
 def code_for_errno(number: object) -> Code | None:
