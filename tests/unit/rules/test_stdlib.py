@@ -42,14 +42,7 @@ import pytest
 
 from redrive.core.failure import Failure
 from redrive.engine.classifier import classify
-
-
-def failure_of(call: Callable[..., object], *args: object, **options: object) -> Failure:
-    try:
-        call(*args, **options)
-    except BaseException as exc:
-        return classify(exc)
-    raise AssertionError("nothing was raised")
+from tests.wire_store.catching import failure_of
 
 
 @pytest.mark.req("CR-1.5")

@@ -12,16 +12,7 @@ import pytest
 import referencing
 import referencing.exceptions
 
-from redrive.core.failure import Failure
-from redrive.engine.classifier import classify
-
-
-def failure_of(call: Callable[..., object], *args: object, **options: object) -> Failure:
-    try:
-        call(*args, **options)
-    except BaseException as exc:
-        return classify(exc)
-    raise AssertionError("nothing was raised")
+from tests.wire_store.catching import failure_of
 
 
 class Model(pydantic.BaseModel):
