@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from redrive import Category, CodeSet, ConfigurationError, Fail, OwnCode, Retryable, Severity, classify
 from redrive.core import taxonomy
-from redrive.core.failure import Code
 
 from .build import failure
 
@@ -131,31 +131,9 @@ def test_codes_are_found_by_name() -> None:
         lambda: CodeSet("app", [], otherwise="Y"),  # type: ignore[arg-type]
         lambda: taxonomy.code_named("NETWORK_TIMEOOT"),
         lambda: taxonomy.code_named("ZZZ"),
-        lambda: Code(
-            name="bad",
-            category=Category.IO,
-            retryable=Retryable.NO,
-            severity=Severity.INFO,
-            line="x",
-            hint="",
-        ),
-        lambda: Code(
-            name="BAD",
-            category=Category.IO,
-            retryable=Retryable.NO,
-            severity=Severity.INFO,
-            line=" ",
-            hint="",
-        ),
-        lambda: Code(
-            name="BAD",
-            category=Category.IO,
-            retryable=Retryable.NO,
-            severity=Severity.INFO,
-            line="x",
-            hint="",
-            max_attempts=0,
-        ),
+        lambda: replace(taxonomy.IO_ERROR, name="bad"),
+        lambda: replace(taxonomy.IO_ERROR, line=" "),
+        lambda: replace(taxonomy.IO_ERROR, max_attempts=0),
     ],
 )
 def test_wrong_codes_are_refused_with_a_fix(build: Callable[[], object]) -> None:
