@@ -8,11 +8,14 @@ import threading
 
 import pytest
 
+from redrive.engine.pipeline.codec import storable
 from redrive.errors import ConfigurationError
 from redrive.redaction import process
+from redrive.redaction.literals.search import Literals
 from redrive.redaction.process import redact, redact_mapping, register_secret, secret_environment
 
 VALUE = "quite" + "-unlikely-words"
+NO_UNICODE = "pä\udce9ss word99"
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +98,7 @@ def test_a_registered_secret_is_hidden_everywhere() -> None:
 
 def test_literals_of_one_call_are_for_that_call() -> None:
     assert redact(f"got {VALUE}", {VALUE: "<payload:a>"}) == "got <payload:a>"
-    assert redact_mapping([VALUE], {VALUE: "<payload:a>"}) == ["<payload:a>"]
+    assert redact_mapping({"a": [f"x {VALUE} y"]}, {VALUE: "<payload:a>"}) == {"a": ["x <payload:a> y"]}
     assert redact(f"got {VALUE}") == f"got {VALUE}"
 
 
@@ -122,3 +125,32 @@ def test_secrets_registered_from_many_threads_are_all_known() -> None:
         thread.join()
 
     assert redact(" ".join(secrets)) == " ".join(["<redacted:secret>"] * len(secrets))
+
+
+def test_a_secret_that_cannot_be_encoded_is_hidden_as_it_is_and_as_it_is_stored() -> None:
+    register_secret(NO_UNICODE)
+
+    assert redact(f"got {NO_UNICODE}") == "got <redacted:secret>"
+    assert redact(f"got {storable(NO_UNICODE)}") == "got <redacted:secret>"
+
+
+def test_a_secret_of_the_environment_may_be_no_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environb, b"SHOP_PASSWORD", b"na\xe9f-pass-word-123")
+
+    assert redact(f"got {os.environ['SHOP_PASSWORD']}") == "got <redacted:secret>"
+
+
+def test_a_secret_that_cannot_be_compiled_is_refused_without_showing_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever goes wrong with it: the error of a codec holds what it could not encode."""
+
+    def broken(_self: Literals, literals: dict[str, str]) -> None:
+        "".join(literals).encode("ascii")
+
+    monkeypatch.setattr(Literals, "__init__", broken)
+    with pytest.raises(ConfigurationError) as caught:
+        register_secret(NO_UNICODE)
+
+    assert "word99" not in str(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
