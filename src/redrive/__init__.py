@@ -1,24 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """redrive: run work through stages and account for every failure.
 
-Where things are:
-
-    errors/     every error, one tree
-    core/       pure: failures, codes, policies, decisions, breakers, fingerprints, states
-    redaction/  removes secrets and personal facts from texts
-    rules/      what the errors of each client library mean, one small file per library
-    config      settings from the environment and from files
-    store/      where jobs are stored
-    sinks/      where dead letters are sent: files, a webhook, NATS
-    engine/     guard, pipelines, the worker, runs, replays, delivery to hooks and sinks
-    ops/        use cases of operators: jobs, letters, replay, reports, checkup, upkeep
-    client/     the connection that a program uses
-    lab/        simulated retry storms, and what another policy would have done
-    telemetry/  metrics for Prometheus, traces for OpenTelemetry
-    testing/    virtual time, pipelines without a store, injected faults, the conformance suite of stores
-    cli/        the `redrive` command
-    web/        what web services on redrive share; needs the extra `web`
-
 Every public name is a name of this package; the documented submodules are `redrive.errors`, `redrive.sinks`,
 `redrive.telemetry`, `redrive.testing` and `redrive.web`.
 """
