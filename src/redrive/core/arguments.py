@@ -10,7 +10,7 @@ import difflib
 import math
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeGuard
 
 from redrive.errors import ConfigurationError
 
@@ -127,7 +127,7 @@ def distinct(field: str, names: Iterable[str], *, fix: str) -> None:
         seen.add(each)
 
 
-def is_http_status(value: object) -> bool:
+def is_http_status(value: object) -> TypeGuard[int]:
     """Return whether a value is the number of an HTTP status."""
     return isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
 

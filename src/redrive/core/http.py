@@ -47,7 +47,7 @@ _STATUSES: Final[dict[int, Code]] = {
     526: taxonomy.TLS_CERTIFICATE,  # Cloudflare does not trust the certificate of the server behind it
     529: taxonomy.UPSTREAM_OVERLOADED,
 }
-_GENERAL_CODES: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
+GENERAL_CODES: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
 _CATEGORIES_IN_5XX: Final = frozenset(
     {Category.RATE_LIMIT, Category.REJECTED, Category.UPSTREAM, Category.NETWORK}
 )
@@ -120,7 +120,7 @@ def _status_wins(status: int, by_status: Code, provider: ProviderError, by_body:
     if by_body.category is Category.NETWORK and by_status.category is Category.NETWORK:
         return True
     # A general name ("invalid_request_error", "internal") never overrules a more specific status: a 401 stays a 401.
-    if by_body in _GENERAL_CODES and status in _STATUSES:
+    if by_body in GENERAL_CODES and status in _STATUSES:
         return True
     # A 5xx is a failure of the server whatever its body says, except for a spent quota or a policy block.
     if status >= 500:

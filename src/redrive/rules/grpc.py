@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from redrive.core import taxonomy
 from redrive.core.failure import Code
-from redrive.core.http import code_for_status, request_id_in
+from redrive.core.http import GENERAL_CODES, code_for_status, request_id_in
 from redrive.core.provider import ProviderError, read_body
 from redrive.core.retry_after import fold_headers, from_milliseconds
 from redrive.core.verdict import RuleTable, Verdict
@@ -63,7 +63,6 @@ _UNAVAILABLE_BECAUSE: Final = tuple(
 _TOO_LARGE: Final = re.compile(r"larger than max|message (is )?too large|exceeds maximum", re.IGNORECASE)
 _BAD_TARGET: Final = "the target uri is not valid"
 _HTTP_STATUS: Final = re.compile(r"(?:http2 header with status|HTTP status(?: code)?):? (\d{3})")
-_GENERAL_CODES: Final = frozenset({taxonomy.REQUEST_INVALID, taxonomy.UPSTREAM_ERROR, taxonomy.CONFLICT})
 
 
 def _answer(exc: BaseException, _now: float) -> Verdict | Code | None:
@@ -90,7 +89,7 @@ def _answer(exc: BaseException, _now: float) -> Verdict | Code | None:
 def _code(by_status: Code, provider: ProviderError, details: str) -> Code:
     if by_status is taxonomy.RATE_LIMITED and _TOO_LARGE.search(details):
         return taxonomy.REQUEST_TOO_LARGE
-    if provider.code is not None and provider.code not in _GENERAL_CODES:
+    if provider.code is not None and provider.code not in GENERAL_CODES:
         return provider.code
     if by_status is taxonomy.UPSTREAM_ERROR and _BAD_TARGET in details:
         return taxonomy.CONFIG_INVALID

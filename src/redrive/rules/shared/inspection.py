@@ -14,6 +14,7 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from redrive.core import taxonomy
+from redrive.core.arguments import is_http_status
 from redrive.core.failure import Code, Retryable
 from redrive.core.http import classify_response, request_id_in
 from redrive.core.provider import read_body
@@ -24,8 +25,6 @@ NESTED_MAX: Final = 32
 """How many exceptions inside one exception are inspected."""
 
 _NESTING_ATTRIBUTES: Final = ("reason", "os_error", "certificate_error", "last_exception")
-_STATUS_MIN: Final = 100
-_STATUS_MAX: Final = 599
 
 
 def attribute(owner: object, *path: str) -> object:
@@ -65,7 +64,7 @@ def status_in(owner: object, *names: str) -> int | None:
     """Return the first of these attributes that is an HTTP status."""
     for name in names:
         value = attribute(owner, name)
-        if isinstance(value, int) and _STATUS_MIN <= value <= _STATUS_MAX:
+        if is_http_status(value):
             return int(value)
     return None
 
