@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
 
@@ -41,7 +40,7 @@ class Action:
         user = present_user()
         return Actor(self.actor or user, self.reason, user)
 
-    def database(self) -> AbstractContextManager[Redrive]:
+    def database(self) -> Redrive:
         """Open the database, which must exist."""
         return open_database(self.database_url)
 

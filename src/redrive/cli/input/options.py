@@ -6,8 +6,7 @@ A command that only reads never creates a database: a mistyped address is refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import typer
@@ -58,20 +57,16 @@ FromStart = Annotated[
 ]
 
 
-@contextmanager
-def open_database(database_url: str | None) -> Generator[Redrive]:
+def open_database(database_url: str | None) -> Redrive:
     """Open a database that exists."""
     location.require(database_url)
-    with connect(database_url) as rd:
-        yield rd
+    return connect(database_url)
 
 
-@contextmanager
-def open_any_version(database_url: str | None) -> Generator[Redrive]:
+def open_any_version(database_url: str | None) -> Redrive:
     """Open a database that exists, even one with an older schema: only to copy it."""
     location.require(database_url)
-    with Redrive(open_store(location.database_of(database_url), older="keep")) as rd:
-        yield rd
+    return Redrive(open_store(location.database_of(database_url), older="keep"))
 
 
 def completing(names: Callable[[Store], list[str]]) -> Callable[[typer.Context], list[str]]:
