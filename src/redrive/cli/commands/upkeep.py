@@ -37,13 +37,6 @@ from redrive.ops.upkeep.transfer import transfer as transfer_rows
 Age = Annotated[
     str | None, typer.Option(metavar="AGE", help="Jobs in this state that ended this long ago: 30d.")
 ]
-FailedAge = Annotated[
-    str | None, typer.Option("--failed", metavar="AGE", help="Also failed jobs, with their dead letters.")
-]
-RunAge = Annotated[
-    str | None,
-    typer.Option("--runs", metavar="AGE", help="Also runs that ended this long ago; their jobs stay."),
-]
 
 
 def retention_of(
@@ -51,8 +44,12 @@ def retention_of(
     complete: Age = None,
     cancelled: Age = None,
     skipped: Age = None,
-    failed: FailedAge = None,
-    runs: RunAge = None,
+    failed: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Also failed jobs, with their dead letters.")
+    ] = None,
+    runs: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Also runs that ended this long ago; their jobs stay.")
+    ] = None,
 ) -> Retention:
     """Return how long each kind is kept, from the options of a command."""
     ages = {"complete": complete, "cancelled": cancelled, "skipped": skipped, "failed": failed, "runs": runs}

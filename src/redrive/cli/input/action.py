@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from typing import Annotated
 
 import typer
 
-from redrive.cli.input.options import ActorName, Database, Output, Reason, Yes, open_database
+from redrive.cli.input.options import Database, Output, open_database
 from redrive.cli.output.tables import print_facts, print_message
 from redrive.cli.output.terminal import escaped
 from redrive.client.connection import Redrive
@@ -28,9 +29,14 @@ Command = Callable[..., None]
 class Action:
     """What was typed about a change, whatever it is."""
 
-    reason: Reason = None
-    actor: ActorName = None
-    yes: Yes = False
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="The reason, for the operator log.", metavar="TEXT")
+    ] = None
+    actor: Annotated[
+        str | None,
+        typer.Option("--actor", help="The name in the operator log; default: the user.", metavar="NAME"),
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False
     database_url: Database = None
     output: Output = "table"
 

@@ -37,69 +37,62 @@ complete_codes = completing(known_codes)
 complete_stages = completing(lambda store: sorted({stage for _, stage in lane_names(store)}))
 
 LetterId = Annotated[int, typer.Argument(metavar="LETTER", help="The dead letter's id.")]
-OneLetter = Annotated[
-    int | None, typer.Argument(metavar="LETTER", help="One dead letter's id, instead of a filter.")
-]
 OfStage = Annotated[
     str | None,
     typer.Option("--stage", metavar="NAME", help="Of this stage.", autocompletion=complete_stages),
 ]
-OfCode = Annotated[
-    str | None,
-    typer.Option("--code", "-c", metavar="CODE", help="With this code.", autocompletion=complete_codes),
-]
-OfCategory = Annotated[Category | None, typer.Option("--category", help="Of this category.")]
-OfGroup = Annotated[
-    str | None,
-    typer.Option(
-        "--group",
-        "-g",
-        metavar="FINGERPRINT",
-        help="Of this group; the first digits are enough.",
-        autocompletion=complete_groups,
-    ),
-]
-InState = Annotated[
-    str | None,
-    typer.Option(
-        "--state",
-        "-s",
-        metavar="STATE",
-        help=f"In this state: {', '.join(STATES)}.",
-        autocompletion=lambda: list(STATES),
-    ),
-]
-OfOwner = Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Of jobs of this owner.")]
-OfKey = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Of jobs with this key.")]
-OfRun = Annotated[int | None, typer.Option("--run", metavar="ID", help="Of jobs of this run.")]
-OfAssignee = Annotated[str | None, typer.Option("--assignee", metavar="NAME", help="Assigned to NAME.")]
-IsEscalated = Annotated[
-    bool, typer.Option("--escalated", help="Brought back by a replay with the same permanent failure.")
-]
-Since = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Failed then or later: 2h, 2026-01-02T03:04.")
-]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Failed before then.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterChoice:
     """What was typed to choose letters."""
 
-    letter: OneLetter = None
-    group: OfGroup = None
+    letter: Annotated[
+        int | None, typer.Argument(metavar="LETTER", help="One dead letter's id, instead of a filter.")
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="FINGERPRINT",
+            help="Of this group; the first digits are enough.",
+            autocompletion=complete_groups,
+        ),
+    ] = None
     pipeline: OfPipeline = None
     stage: OfStage = None
-    code: OfCode = None
-    category: OfCategory = None
-    state: InState = None
-    owner: OfOwner = None
-    key: OfKey = None
-    run: OfRun = None
-    assignee: OfAssignee = None
-    escalated: IsEscalated = False
-    since: Since = None
-    until: Until = None
+    code: Annotated[
+        str | None,
+        typer.Option("--code", "-c", metavar="CODE", help="With this code.", autocompletion=complete_codes),
+    ] = None
+    category: Annotated[Category | None, typer.Option("--category", help="Of this category.")] = None
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            "-s",
+            metavar="STATE",
+            help=f"In this state: {', '.join(STATES)}.",
+            autocompletion=lambda: list(STATES),
+        ),
+    ] = None
+    owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Of jobs of this owner.")] = (
+        None
+    )
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Of jobs with this key.")] = None
+    run: Annotated[int | None, typer.Option("--run", metavar="ID", help="Of jobs of this run.")] = None
+    assignee: Annotated[str | None, typer.Option("--assignee", metavar="NAME", help="Assigned to NAME.")] = (
+        None
+    )
+    escalated: Annotated[
+        bool, typer.Option("--escalated", help="Brought back by a replay with the same permanent failure.")
+    ] = False
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Failed then or later: 2h, 2026-01-02T03:04."),
+    ] = None
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Failed before then.")] = None
 
     def filter(self, store: Store, *, may_be_all: bool = False) -> LetterFilter:
         """Return the filter; refuse unknown names, an id together with a filter, and, unless all are allowed, neither."""

@@ -28,14 +28,6 @@ Database = Annotated[
     ),
 ]
 Output = Annotated[Format, typer.Option("-o", "--output", help="The output format.")]
-Reason = Annotated[
-    str | None, typer.Option("--reason", help="The reason, for the operator log.", metavar="TEXT")
-]
-ActorName = Annotated[
-    str | None,
-    typer.Option("--actor", help="The name in the operator log; default: the user.", metavar="NAME"),
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Show at most this many.")]
 Priority = Annotated[int, typer.Option("--priority", help="From 0, claimed first, to 9, claimed last.")]
 Picture = Literal["table", "json", "svg"]
