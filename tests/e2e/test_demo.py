@@ -17,7 +17,8 @@ from typer.main import get_command
 
 from redrive import Redrive, connect
 from redrive.cli import app
-from redrive.cli.demo import command, work
+from redrive.cli.commands import demo as command
+from redrive.cli.demo import work
 from redrive.cli.demo.flow import Article, flow
 from redrive.cli.demo.replay import ReplayScene
 from redrive.cli.demo.shell import Shell

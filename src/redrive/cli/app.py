@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The root of the command line: its own options, and how an error ends. The commands below it are in `cli.tree`.
+"""The root of the command line: its own options, and how an error ends. The commands below it are in `cli.commands`.
 
 An error of redrive's own ends as a message with a hint, never as a stack trace; `output.errors` has the exit codes.
 """

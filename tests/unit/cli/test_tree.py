@@ -11,7 +11,8 @@ import pytest
 from typer.main import get_command
 
 from redrive.cli.app import app
-from redrive.cli.tree import BACK, KEEP, LOOK, TREE, WORK, LazyGroup, load
+from redrive.cli.commands import BACK, KEEP, LOOK, TREE, WORK
+from redrive.cli.tree import LazyGroup, load
 
 LOADED_MAX = 15
 PROGRAM = """
