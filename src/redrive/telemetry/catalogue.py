@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every metric of redrive: its name, kind, labels and meaning; the page about them is compared with this table.
 
-No label has more values than `redrive.telemetry.labels` allows, whatever names an application makes up.
+No label has more values than its `Labels` allow: codes and names come from the application, and every value is a series of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ DURATIONS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.
 """The upper limits of an attempt's duration, in seconds; the statement `attempt_tally` takes exactly so many."""
 BATCHES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 COMMITS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+CODES_MAX: Final = 100
+LANES_MAX: Final = 200
+BREAKERS_MAX: Final = 100
+TEXT_MAX: Final = 100
+"""Characters of one value."""
+OTHER: Final = "other"
+"""Stands for every value after the first so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +68,20 @@ FROM_WORKERS: Final = (
 
 METRICS: Final = FROM_STORE + FROM_WORKERS
 BY_NAME: Final = {metric.name: metric for metric in METRICS}
+
+
+class Labels:
+    """The first so many values of a label, or of several that belong together; all later ones are counted as `other`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def of(self, *values: str) -> tuple[str, ...]:
+        """Return the values to report."""
+        found = self._known.get(values)
+        if found is None:
+            if len(self._known) >= self._most:
+                return (OTHER,) * len(values)
+            found = self._known[values] = tuple(value[:TEXT_MAX] for value in values)
+        return found

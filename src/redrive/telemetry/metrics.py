@@ -55,13 +55,13 @@ class Metrics:
         self._registry.register(_FromStore(StoreReadings(rd.store)))
         self._observer: WorkerMetrics | None = None
         if folder is not None:
-            self._registry.register(_Forwarded(_shared_counts(os.fspath(folder))))
+            self._registry.register(_Shared(os.fspath(folder)))
             return
         from redrive.telemetry.worker_metrics import WORKERS, WorkerMetrics
 
         # What the workers of this process do, and what the application itself counts.
-        self._registry.register(_Forwarded(WORKERS.collect))
-        self._registry.register(_Forwarded(REGISTRY.collect))
+        self._registry.register(WORKERS)
+        self._registry.register(REGISTRY)
         self._observer = WorkerMetrics(page=lambda: (CONTENT_TYPE, self.text()))
         install(self._observer)
 
@@ -94,12 +94,16 @@ class Metrics:
             self._own.close()
 
 
-class _Forwarded(Collector):
-    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
-        self._collect = collect
+class _Shared(Collector):
+    """The counts of several processes, with the meanings that their files do not have."""
+
+    def __init__(self, folder: str) -> None:
+        self._files = cast("Collector", MultiProcessCollector(None, folder))  # type: ignore[no-untyped-call] # It has no annotations.
 
     def collect(self) -> Iterable[Family]:
-        return self._collect()
+        for family in self._files.collect():
+            family.documentation = _HELP.get(family.name, family.documentation)
+            yield family
 
 
 class _FromStore(Collector):
@@ -107,10 +111,6 @@ class _FromStore(Collector):
 
     def __init__(self, readings: StoreReadings) -> None:
         self._readings = readings
-
-    def describe(self) -> Iterable[Family]:
-        """Return nothing: the store is not read when this is registered."""
-        return ()
 
     def collect(self) -> Iterable[Family]:
         try:
@@ -142,15 +142,3 @@ def _histogram(name: str, durations: dict[tuple[str, ...], Durations]) -> Family
         buckets = [(bound, float(sum(one.counts[: place + 1]))) for place, bound in enumerate(_BOUNDS)]
         family.add_metric(labels, buckets, one.sum)
     return family
-
-
-def _shared_counts(folder: str) -> Callable[[], Iterable[Family]]:
-    """Return what collects the counts of several processes, with the meanings that their files do not have."""
-    shared = cast("Collector", MultiProcessCollector(None, folder))  # type: ignore[no-untyped-call] # It has no annotations.
-
-    def collect() -> Iterable[Family]:
-        for family in shared.collect():
-            family.documentation = _HELP.get(family.name, family.documentation)
-            yield family
-
-    return collect

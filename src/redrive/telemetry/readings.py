@@ -17,8 +17,15 @@ from redrive.ops.breakers import breakers
 from redrive.store.protocol import Store
 from redrive.store.statements import reports as report_sql
 from redrive.store.statements import workers as worker_sql
-from redrive.telemetry.catalogue import DURATIONS
-from redrive.telemetry.labels import BREAKERS_MAX, CODES_MAX, LANES_MAX, OTHER, Labels
+from redrive.telemetry.catalogue import (
+    BREAKERS_MAX,
+    CODES_MAX,
+    DURATIONS,
+    FROM_STORE,
+    LANES_MAX,
+    OTHER,
+    Labels,
+)
 
 STEP: Final = 50_000
 """Attempts that are added up in one query: a worker that shares the connection waits for no longer than that."""
@@ -55,10 +62,11 @@ class StoreReadings:
         self._lock = threading.Lock()
         self._codes, self._lanes, self._breakers = Labels(CODES_MAX), Labels(LANES_MAX), Labels(BREAKERS_MAX)
         self._names: dict[int, tuple[str, ...]] = {}
-        self._totals: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in _COUNTED}
+        self._totals: dict[str, Counter[tuple[str, ...]]] = {
+            metric.name: Counter() for metric in FROM_STORE if metric.kind == "counter"
+        }
         self._place = self._newest()
         self._line = self._manual_retries(0)[1]
-        self._retried = 0
         self._replayed_before = self._replayed()
         self.durations: dict[tuple[str, ...], Durations] = {}
         """By lane."""
@@ -71,15 +79,10 @@ class StoreReadings:
             gauges = self._gauges()
             self._count_attempts(newest)
             retried, self._line = self._manual_retries(self._line)
-            self._retried += retried
+            self._totals["manual_retry_total"][()] += retried
+            self._totals["redrive_replayed_total"][()] = self._replayed() - self._replayed_before
             counters = {name: cast("Values", dict(total)) for name, total in self._totals.items()}
-            return {
-                **counters,
-                **gauges,
-                "manual_retry_total": {(): self._retried},
-                "redrive_replayed_total": {(): self._replayed() - self._replayed_before},
-                "redrive_store_up": {(): 1.0},
-            }
+            return {**counters, **gauges, "redrive_store_up": {(): 1.0}}
 
     def _gauges(self) -> dict[str, Values]:
         queued, active, states = Values(), Values(), Values()
@@ -145,13 +148,3 @@ class StoreReadings:
         else:
             self._totals["redrive_dead_letters_total"][names] += count
             self._totals["jobs_failed_total"][coded] += count
-
-
-_COUNTED: Final = (
-    "jobs_failed_total",
-    "redrive_attempts_total",
-    "redrive_retries_total",
-    "redrive_holds_total",
-    "redrive_dead_letters_total",
-)
-"""The counters that are added up from attempts."""

@@ -14,8 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from redrive.engine.observers import CommitFacts, Observer, Page
 from redrive.engine.pipeline.lanes import Lane
-from redrive.telemetry.catalogue import BATCHES, BY_NAME, COMMITS
-from redrive.telemetry.labels import LANES_MAX, Labels
+from redrive.telemetry.catalogue import BATCHES, BY_NAME, COMMITS, LANES_MAX, Labels
 
 WORKERS: Final = CollectorRegistry()
 """The counts of this process."""

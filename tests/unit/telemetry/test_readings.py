@@ -20,8 +20,7 @@ from redrive.ops.upkeep.prune import prune
 from redrive.store.records import Call
 from redrive.store.statements import reports as report_sql
 from redrive.telemetry import readings
-from redrive.telemetry.catalogue import DURATIONS, FROM_STORE
-from redrive.telemetry.labels import CODES_MAX, LANES_MAX, OTHER, TEXT_MAX, Labels
+from redrive.telemetry.catalogue import CODES_MAX, DURATIONS, FROM_STORE, LANES_MAX, OTHER, TEXT_MAX, Labels
 from redrive.telemetry.readings import StoreReadings
 from redrive.testing import virtual_time
 
