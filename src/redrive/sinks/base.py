@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from datetime import datetime
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, get_args
 
 import msgspec
 from msgspec import Struct
@@ -161,16 +161,10 @@ def wants_values(sink: Sink) -> bool:
     return wants_payload(sink) or wanted_input(sink) == INCLUDE
 
 
-def checked_payload(field: str, value: Payload) -> Payload:
-    """Return the value, or refuse one that is not allowed."""
-    one_of(field, value, (EXCLUDE, INCLUDE))
-    return value
-
-
-def checked_input(field: str, value: Input) -> Input:
-    """Return the value, or refuse one that is not allowed."""
-    one_of(field, value, (EXCLUDE, REDACTED, INCLUDE))
-    return value
+def check_values(where: str, payload: Payload, input_: Input) -> None:
+    """Refuse a word by which no sink can ask for payloads or inputs."""
+    one_of(f"{where}.payload", payload, get_args(Payload))
+    one_of(f"{where}.input", input_, get_args(Input))
 
 
 def as_members(letter: SunkLetter) -> dict[str, object]:

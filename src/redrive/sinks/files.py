@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from redrive.errors import ConfigurationError
-from redrive.sinks.base import Input, Payload, SunkLetter, as_members, checked_input, checked_payload
+from redrive.sinks.base import Input, Payload, SunkLetter, as_members, check_values
 
 LAYOUT: Final = "{pipeline}/{stage}/{job_id}-{round}.json"
 NAME_MAX: Final = 100
@@ -60,9 +60,10 @@ class Files:
         layout: Layout = LAYOUT,
         form: Form = as_members,
     ) -> None:
+        check_values(f"Files({name})", payload, input)
         self.name = name
-        self.payload = checked_payload(f"Files({name}).payload", payload)
-        self.input = checked_input(f"Files({name}).input", input)
+        self.payload = payload
+        self.input = input
         if not isinstance(folder, str | Path) or not str(folder):
             raise ConfigurationError(
                 field=f"Files({name}).folder",

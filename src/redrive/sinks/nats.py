@@ -23,7 +23,7 @@ import msgspec
 from redrive.core.arguments import seconds
 from redrive.errors import ConfigurationError
 from redrive.redaction.process import register_secret
-from redrive.sinks.base import Input, Payload, SunkLetter, as_members, checked_input, checked_payload
+from redrive.sinks.base import Input, Payload, SunkLetter, as_members, check_values
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -69,9 +69,10 @@ class Nats:
         payload: Payload = "exclude",
         input: Input = "exclude",  # noqa: A002 - the field of the letter has this name.
     ) -> None:
+        check_values(f"Nats({name})", payload, input)
         self.name = name
-        self.payload = checked_payload(f"Nats({name}).payload", payload)
-        self.input = checked_input(f"Nats({name}).input", input)
+        self.payload = payload
+        self.input = input
         self._url = _checked_url(name, url)
         self._stream = _checked(name, "stream", stream, _STREAM, fix='"orders": letters, digits, - and _.')
         self._subject = _checked(name, "subject", subject, _SUBJECT, fix='"orders.dlq", without wildcards.')

@@ -28,15 +28,7 @@ import msgspec
 from redrive.core.arguments import seconds
 from redrive.errors import ConfigurationError
 from redrive.redaction.process import register_secret
-from redrive.sinks.base import (
-    BreakerChange,
-    Input,
-    Payload,
-    SunkLetter,
-    as_members,
-    checked_input,
-    checked_payload,
-)
+from redrive.sinks.base import BreakerChange, Input, Payload, SunkLetter, as_members, check_values
 
 TIMEOUT_SECONDS: Final = 10.0
 TIMEOUT_MAX: Final = 25.0
@@ -87,9 +79,10 @@ class Webhook:
         payload: Payload = "exclude",
         input: Input = "exclude",  # noqa: A002 - the field of the letter has this name.
     ) -> None:
+        check_values(f"Webhook({name})", payload, input)
         self.name = name
-        self.payload = checked_payload(f"Webhook({name}).payload", payload)
-        self.input = checked_input(f"Webhook({name}).input", input)
+        self.payload = payload
+        self.input = input
         self._address = _address_of(name, url)
         self._headers = _checked_headers(name, headers or {})
         self._secret = _checked_secret(name, secret)
