@@ -119,13 +119,11 @@ class _Gzip:
         self._limit = limit
         self._size = 0
         self._member = zlib.decompressobj(wbits=31)
-        self._is_at_start = True
 
     def feed(self, packed: bytes) -> Iterator[bytes]:
         while packed:
             if self._member.eof:
                 self._member = zlib.decompressobj(wbits=31)
-            self._is_at_start = False
             try:
                 piece = self._member.decompress(packed, _BLOCK)
             except zlib.error as error:
@@ -138,7 +136,7 @@ class _Gzip:
                 yield piece
 
     def finish(self) -> None:
-        if self._is_at_start or not self._member.eof:
+        if not self._member.eof:
             raise BodyInvalidError(problem="its gzip stream is incomplete")
 
 
