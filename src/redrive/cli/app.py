@@ -16,8 +16,6 @@ from redrive.errors import RedriveError
 app = typer.Typer(
     name="redrive",
     cls=LazyGroup,
-    help="Run jobs through stages and account for every failure.",
-    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -9,8 +9,7 @@ any process; the one that drives it obeys.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -46,7 +45,7 @@ from redrive.core.units import plural
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.submission import check_size
 from redrive.engine.runs.driver import drive_run
-from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport
+from redrive.engine.runs.runs import RunOptions, RunReport
 from redrive.errors import ConfigurationError, FailureBudgetExceededError, RedriveError
 from redrive.ops import runs
 from redrive.ops.audit import present_user
@@ -255,7 +254,21 @@ def _drive(
 ) -> int:
     how = work_options(concurrency, 30.0, until_idle=False, hold_max=0.0, health=None)
     code: int | None = None
-    with _progress(pipeline.name, is_shown=output == "table" and is_interactive()) as on_progress:
+    is_hidden = output != "table" or not is_interactive()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[red]{task.fields[dead]} dead[/]"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console(), transient=True, disable=is_hidden) as progress:
+        task = progress.add_task(pipeline.name, total=None, dead=0)
+
+        def on_progress(report: RunReport) -> None:
+            progress.update(task, total=report.total, completed=report.total - report.open, dead=report.dead)
+
         driving = drive_run(
             rd.store,
             pipeline,
@@ -291,28 +304,6 @@ def _values(pipeline: Pipeline, source: str) -> Iterator[object]:
         lambda value: check_size(first.name, first.input.encode(value)),
         hint="Change this line, then start or resume the run.",
     )
-
-
-@contextmanager
-def _progress(name: str, *, is_shown: bool) -> Generator[OnProgress | None]:
-    if not is_shown:
-        yield None
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("[red]{task.fields[dead]} dead[/]"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console(), transient=True) as progress:
-        task = progress.add_task(name, total=None, dead=0)
-
-        def update(report: RunReport) -> None:
-            progress.update(task, total=report.total, completed=report.total - report.open, dead=report.dead)
-
-        yield update
 
 
 def _facts_of(report: RunReport) -> dict[str, object]:
