@@ -146,26 +146,20 @@ async def save_stream(chunks: AsyncGenerator[bytes], path: Path) -> SavedBody:
     Raises:
         OSError: the file exists, or cannot be written.
     """
-    file = _NewFile(path)
+    file, block = _NewFile(path), bytearray()
     try:
         async with aclosing(chunks):
-            async for block, is_last in _blocks(chunks):
-                await asyncio.to_thread(file.add, block, is_last=is_last)
+            async for chunk in chunks:
+                block += chunk
+                # Chunks may be small; a block is worth the way to a thread.
+                if len(block) >= _BLOCK:
+                    await asyncio.to_thread(file.add, bytes(block))
+                    block.clear()
+            await asyncio.to_thread(file.end, bytes(block))
     except BaseException:
         file.remove()
         raise
     return SavedBody(file.size, file.digest.hexdigest())
-
-
-async def _blocks(chunks: AsyncGenerator[bytes]) -> AsyncIterator[tuple[bytes, bool]]:
-    """Join chunks to blocks that are worth the way to a thread, and say which is the last."""
-    block = bytearray()
-    async for chunk in chunks:
-        if len(block) >= _BLOCK:
-            yield bytes(block), False
-            block.clear()
-        block += chunk
-    yield bytes(block), True
 
 
 class _NewFile:
@@ -178,20 +172,22 @@ class _NewFile:
         self.digest = hashlib.sha256()
         self.size = 0
 
-    def add(self, block: bytes, *, is_last: bool) -> None:
+    def add(self, block: bytes) -> BufferedWriter:
         if self._file is None:
             self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         self._file.write(block)
         self.digest.update(block)
         self.size += len(block)
-        if is_last:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            _sync_folder(self._path.parent)
         if self._is_gone:
             # Nobody waits for it any more.
             self._path.unlink(missing_ok=True)
+        return self._file
+
+    def end(self, block: bytes) -> None:
+        with self.add(block) as file:
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_folder(self._path.parent)
 
     def remove(self) -> None:
         """Remove what was written; a file of somebody else stays."""

@@ -193,7 +193,7 @@ def test_a_file_that_nobody_waits_for_any_more_is_removed_by_its_thread(tmp_path
     file = _NewFile(path)
 
     file.remove()
-    file.add(b"late", is_last=True)
+    file.end(b"late")
 
     assert not path.exists()
 
