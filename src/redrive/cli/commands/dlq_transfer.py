@@ -127,8 +127,7 @@ def _rereadable(file: BinaryIO, *, is_needed: bool) -> Generator[IO[bytes]]:
         yield copy
 
 
-@contextmanager
-def _new_file(path: Path) -> Generator[BinaryIO]:
+def _new_file(path: Path) -> BinaryIO:
     """Create a file that only its owner can read; refuse to replace one."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -136,5 +135,4 @@ def _new_file(path: Path) -> Generator[BinaryIO]:
         raise ConfigurationError(
             field="--to", value=str(path), rule="must be a new file", fix=f"{error.strerror}."
         ) from error
-    with os.fdopen(descriptor, "wb") as file:
-        yield file
+    return os.fdopen(descriptor, "wb")

@@ -7,13 +7,12 @@ twice: what came before a wrong line stays.
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -24,20 +23,16 @@ from redrive.errors import ConfigurationError, SerializationError
 STANDARD_INPUT: Final = "-"
 
 
-@contextmanager
-def open_source(source: str, option: str) -> Generator[BinaryIO]:
-    """Open a file to read, or standard input; refuse what cannot be read."""
+def open_source(source: str, option: str) -> AbstractContextManager[BinaryIO]:
+    """Open a file to read, or standard input, which stays open; refuse what cannot be read."""
     if source == STANDARD_INPUT:
-        yield sys.stdin.buffer
-        return
+        return nullcontext(sys.stdin.buffer)
     try:
-        file = Path(source).open("rb")  # noqa: SIM115 - closed below; only opening it is guarded.
+        return Path(source).open("rb")
     except OSError as error:
         raise ConfigurationError(
             field=option, value=source, rule="cannot be read", fix=f"{error.strerror}."
         ) from error
-    with file:
-        yield file
 
 
 def read_source(source: str, option: str) -> bytes:
@@ -112,10 +107,8 @@ def edit_text(text: str, editor: str) -> str:
     # A private folder, and not only a private file: what the editor puts beside the file (swap files, backups) is private too.
     with tempfile.TemporaryDirectory(prefix="redrive-") as folder:
         path = Path(folder) / "value.json"
-        with os.fdopen(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-        ) as file:
-            file.write(text)
+        path.touch(0o600, exist_ok=False)
+        path.write_text(text, encoding="utf-8")
         try:
             command = [*shlex.split(editor), str(path)]
             subprocess.run(command, check=True)  # noqa: S603 - the user chooses their editor.
