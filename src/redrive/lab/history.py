@@ -7,12 +7,13 @@ that never happened, and those are counted as unknown, not guessed. Delays are t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from redrive.core.decide import DeadLetter, Reason, RetryAt
+from redrive.core.decide import DeadLetter, History, Reason, Recorded, RetryAt, decide
 from redrive.core.decision_text import decode_decision
 from redrive.core.failure import Failure
 from redrive.core.policy import RetryPolicy
@@ -72,32 +73,27 @@ def _add(report: HistoryReport, policy: RetryPolicy, attempts: Sequence[StageAtt
     report.stages += 1
     report.retries += sum(each.outcome == "retry" for each in attempts)
     report.dead += attempts[-1].outcome == "dead"
-    report.delay += sum(_recorded_delay(each) for each in attempts)
-    failures: dict[str, int] = {}
-    for number, each in enumerate(attempts, start=1):
+    decisions = [decode_decision(each.decision) for each in attempts]
+    report.delay += sum(each.delay for each in decisions if isinstance(each, RetryAt))
+    failures: Counter[str] = Counter()
+    for number, (each, decision) in enumerate(zip(attempts, decisions, strict=True), start=1):
         if each.outcome not in {"retry", "dead"}:
             report.would_succeed += each.outcome == "ok"
             return
-        failure = _failure_of(each)
-        failures[failure.code] = failures.get(failure.code, 0) + 1
-        if not _retries(policy, failure, number, failures[failure.code]):
+        failure = _failure_of(each, decision)
+        history = History(attempt=number, failures_by_code=failures)
+        would = decide(policy, failure, history, 0.0, MEAN_DRAW)
+        if not isinstance(would, RetryAt):
             report.would_dead += 1
             return
+        failures[failure.code] += 1
         report.would_retries += 1
-        asked = policy.retry_after_delay(failure) or 0.0
-        report.would_delay += max(policy.backoff.delay(number, MEAN_DRAW), asked)
+        report.would_delay += would.delay
     report.unknown += 1
 
 
-def _retries(policy: RetryPolicy, failure: Failure, attempt: int, times: int) -> bool:
-    limit = policy.limit_for(failure)
-    if policy.gives_up_on(failure) or not policy.allows(failure):
-        return False
-    return attempt < policy.max_attempts and (limit is None or times < limit)
-
-
-def _failure_of(attempt: StageAttempt) -> Failure:
-    decision, name = decode_decision(attempt.decision), attempt.code or BUG_UNKNOWN.name
+def _failure_of(attempt: StageAttempt, decision: Recorded | None) -> Failure:
+    name = attempt.code or BUG_UNKNOWN.name
     code = CODES.get(name, BUG_UNKNOWN)
     is_retried = isinstance(decision, RetryAt)
     is_spent = isinstance(decision, DeadLetter) and decision.reason in {
@@ -118,11 +114,6 @@ def _failure_of(attempt: StageAttempt) -> Failure:
         if isinstance(decision, RetryAt) and decision.delay_from == "dependency"
         else None,
     )
-
-
-def _recorded_delay(attempt: StageAttempt) -> float:
-    decision = decode_decision(attempt.decision)
-    return decision.delay if isinstance(decision, RetryAt) else 0.0
 
 
 def rows_of(report: HistoryReport) -> Iterable[dict[str, object]]:
