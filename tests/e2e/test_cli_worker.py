@@ -15,6 +15,7 @@ import pytest
 from redrive import Redrive, connect
 from redrive.cli import supervisor
 from redrive.cli.supervisor import Supervisor, worst
+from redrive.engine.clock import Clock, wait_for
 from redrive.store.statements import upkeep as upkeep_sql
 from redrive.store.statements import workers as worker_sql
 from redrive.testing import virtual_time
@@ -251,24 +252,14 @@ def test_one_that_is_told_to_stop_while_it_waits_to_start_again_stops(
 ) -> None:
     dying = Supervisor([sys.executable, "-c", "raise SystemExit(7)"], 1, is_ending=False)
 
-    async def never(_self: object, _delay: float) -> None:
-        dying.stop()
+    async def told(event: asyncio.Event, clock: Clock, _delay: float) -> None:
+        asyncio.get_running_loop().call_soon(dying.stop)
+        async with asyncio.timeout(30):
+            await wait_for(event, clock, 3_600.0)
 
-    monkeypatch.setattr(supervisor.Supervisor, "_wait", never)
+    monkeypatch.setattr(supervisor, "wait_for", told)
 
     assert dying.run() == 1
-
-
-def test_waiting_ends_with_the_order_to_stop() -> None:
-    waiting = Supervisor([], 1, is_ending=False)
-
-    async def order() -> None:
-        waiting._stopped = asyncio.Event()
-        asyncio.get_running_loop().call_soon(waiting.stop)
-        async with asyncio.timeout(30):
-            await waiting._wait(3_600.0)
-
-    asyncio.run(order())
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from redrive.cli.output.errors import DONE, FAILED, HELD, WRONG
+from redrive.engine.clock import wait_for
 from redrive.engine.runtime import CURRENT
 
 logger = logging.getLogger("redrive.supervisor")
@@ -91,7 +92,7 @@ class Supervisor:
                 return code
             delay = min(BACKOFF_MAX, BACKOFF_FIRST * 2.0 ** (deaths - 1))
             logger.warning("worker %s ended with exit code %s and is restarted in %g s", place, code, delay)
-            await self._wait(delay)
+            await wait_for(self._stopped, clock, delay)
             if self._stopped.is_set():
                 return FAILED
 
@@ -108,13 +109,6 @@ class Supervisor:
             return await process.wait()
         finally:
             self._running.discard(process)
-
-    async def _wait(self, delay: float) -> None:
-        stopped = asyncio.ensure_future(self._stopped.wait())
-        sleeping = asyncio.ensure_future(CURRENT.get().clock.asleep(delay))
-        await asyncio.wait({stopped, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (stopped, sleeping):
-            task.cancel()
 
 
 def _terminate(process: asyncio.subprocess.Process) -> None:
