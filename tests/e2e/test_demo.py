@@ -152,7 +152,7 @@ def scene(rd: Redrive, folder: Path, jobs: list[int], worker: Worker) -> ReplayS
     """The second scene, without a worker."""
     screen, database = console(), str(folder / "demo.db")
     upstream = FaultyUpstream(seed=0, outage=NEVER)
-    return ReplayScene(rd, View(screen, plain=True), Shell(screen, database, MAIN), worker, upstream, jobs)
+    return ReplayScene(rd, View(screen, plain=True), Shell(screen, database), worker, upstream, jobs)
 
 
 def test_the_replay_needs_its_letters_and_a_worker(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_the_replay_needs_its_letters_and_a_worker(tmp_path: Path) -> None:
         alone = scene(rd, tmp_path, [job], worker).play()
 
         with pytest.raises(ConfigurationError, match="0 open jobs and 1 jobs with a refused key"):
-            command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")), MAIN)
+            command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")))
     assert more == "1 letters have AUTH_INVALID, but 2 keys were refused"
     assert alone is not None
     assert alone.startswith("the worker exited unexpectedly")
@@ -178,7 +178,7 @@ def test_the_replay_needs_its_letters_and_a_worker(tmp_path: Path) -> None:
 def test_a_demo_without_refused_keys_ends_after_the_first_account() -> None:
     screen = console()
 
-    account = command.play(screen, command.Script(jobs=2, outage_seconds=0.0), MAIN)
+    account = command.play(screen, command.Script(jobs=2, outage_seconds=0.0))
 
     assert isinstance(screen.file, io.StringIO)
     assert account.problems == []
@@ -191,7 +191,7 @@ def test_open_jobs_of_an_earlier_demo_are_refused(tmp_path: Path) -> None:
         rd.submit(flow, Article(1, "http://127.0.0.1:1", GOOD_KEY))
 
     with pytest.raises(ConfigurationError, match="must have no such jobs"):
-        command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")), MAIN)
+        command.play(console(), command.Script(jobs=1, database=str(tmp_path / "demo.db")))
 
 
 def test_a_worker_that_exits_ends_the_demo_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_a_demo_that_stalls_reports_it_and_kills_its_worker(monkeypatch: pytest.
     monkeypatch.setattr(work, "STALL_SECONDS", -1.0)
     screen = console()
 
-    account = command.play(screen, command.Script(jobs=3), MAIN)
+    account = command.play(screen, command.Script(jobs=3))
 
     assert isinstance(screen.file, io.StringIO)
     assert account.problems == ["nothing has happened for -1 s", "3 jobs have not ended"]

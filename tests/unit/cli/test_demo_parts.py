@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from typer.main import get_command
 
 from redrive import connect
-from redrive.cli import app
 from redrive.cli.demo import shell as demo_shell
 from redrive.cli.demo.account import Account, account_of, compare, job_list, print_account
 from redrive.cli.demo.flow import Article, flow
@@ -160,7 +158,7 @@ def test_the_display_shows_stages_codes_and_the_breaker(tmp_path: Path) -> None:
 
 def test_the_shell_prints_the_first_lines_and_all_of_an_unexpected_output() -> None:
     screen = console()
-    shell = Shell(screen, "nowhere.db", get_command(app.app).main)
+    shell = Shell(screen, "nowhere.db")
 
     shell.run("stats", "--help", lines_max=2)
     with pytest.raises(DemoError, match="redrive stats ended with exit code 2 instead of 0"):

@@ -8,7 +8,6 @@ would type. Every figure is read from the store or from the upstream's count of 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +50,6 @@ class Script:
 
 
 def demo(
-    ctx: typer.Context,
     *,
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help=f"Number of jobs; default: {JOBS}.")
@@ -71,12 +69,12 @@ def demo(
         database=database_url,
         is_plain=plain,
     )
-    if play(SafeConsole(markup=False, emoji=False), script, ctx.find_root().command.main).problems:
+    if play(SafeConsole(markup=False, emoji=False), script).problems:
         raise typer.Exit(1)
 
 
-def play(console: Console, script: Script, main: Callable[..., object]) -> Account:
-    """Play the demo on this console, and return the last account of every job; `main` runs a command line."""
+def play(console: Console, script: Script) -> Account:
+    """Play the demo on this console, and return the last account of every job."""
     refusals_min = min(2 * OPENS_AFTER, script.jobs // 10)
     outage = Outage(int(script.jobs * OUTAGE_AT), script.outage_seconds, refusals_min)
     with ExitStack() as stack:
@@ -105,7 +103,7 @@ def play(console: Console, script: Script, main: Callable[..., object]) -> Accou
         if not refused:
             view.announce("no key was refused among so few jobs: use more jobs to see the replay")
             return account
-        problem = ReplayScene(rd, view, Shell(console, database, main), worker, upstream, refused).play()
+        problem = ReplayScene(rd, view, Shell(console, database), worker, upstream, refused).play()
         before, account = account, account_of(rd, ids, upstream.notified, recovered=refused)
         compare(before, account)
         _finish(console, account, problem or _miscount(progress))

@@ -14,7 +14,9 @@ from typing import Final
 
 from rich.console import Console
 from rich.text import Text
+from typer.main import get_command
 
+from redrive.cli.app import app
 from redrive.cli.output.errors import DONE, print_error
 from redrive.engine.runtime import CURRENT
 from redrive.errors import RedriveError
@@ -56,12 +58,11 @@ class _Output(io.StringIO):
 
 
 class Shell:
-    """Runs commands on one database; `main` is the command line's entry point."""
+    """Runs commands on one database."""
 
-    def __init__(self, console: Console, database: str, main: Callable[..., object]) -> None:
+    def __init__(self, console: Console, database: str) -> None:
         self._console = console
         self._database = database
-        self._main = main
 
     def export_database(self) -> None:
         """Print the setting that names the database, as one would type it first."""
@@ -84,7 +85,7 @@ class Shell:
 
     def _exit_code(self, words: tuple[str, ...]) -> object:
         try:
-            self._main([*words, "--database-url", self._database], prog_name="redrive")
+            get_command(app).main([*words, "--database-url", self._database], prog_name="redrive")
         except SystemExit as ended:
             return ended.code or DONE
         except RedriveError as error:
