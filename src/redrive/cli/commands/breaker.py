@@ -7,7 +7,7 @@ Workers see a change with their next commit.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -20,6 +20,10 @@ from redrive.ops.breakers import Verb
 app = typer.Typer(help="List breakers; open, close or isolate them.", no_args_is_help=True)
 
 New = Annotated[bool, typer.Option("--new", help="Allow a name that no worker has stored yet.")]
+_QUESTIONS: Final[dict[Verb, str]] = {
+    "open": "Open {} and hold jobs that need it until a probe succeeds?",
+    "isolate": "Isolate {} and hold jobs that need it until you close it?",
+}
 
 
 @app.command("list")
@@ -35,13 +39,7 @@ def list_(*, database_url: Database = None, output: Output = "table") -> None:
 @confirmed_action
 def open_(name: BreakerName, *, new: New = False, action: Action) -> None:
     """Open a breaker: hold jobs that need it until a probe succeeds."""
-    _move(
-        name,
-        "open",
-        action,
-        is_new=new,
-        question="Open {} and hold jobs that need it until a probe succeeds?",
-    )
+    _move(name, "open", action, is_new=new)
 
 
 @app.command()
@@ -55,20 +53,14 @@ def close(name: BreakerName, *, new: New = False, action: Action) -> None:
 @confirmed_action
 def isolate(name: BreakerName, *, new: New = False, action: Action) -> None:
     """Isolate a breaker: hold jobs that need it until it is closed by hand; no probe is sent."""
-    _move(
-        name,
-        "isolate",
-        action,
-        is_new=new,
-        question="Isolate {} and hold jobs that need it until you close it?",
-    )
+    _move(name, "isolate", action, is_new=new)
 
 
-def _move(name: str, verb: Verb, action: Action, *, is_new: bool, question: str | None = None) -> None:
+def _move(name: str, verb: Verb, action: Action, *, is_new: bool) -> None:
     with action.database() as rd:
         if not is_new:
             breakers.known_breaker(rd.store, name)
-        if question is not None:
-            action.confirm(question.format(name))
+        if verb in _QUESTIONS:
+            action.confirm(_QUESTIONS[verb].format(name))
         moved = breakers.move(rd.store, name, verb, action.by, is_new=is_new)
     action.print(asdict(moved))
