@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from datetime import datetime
-from typing import Final, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 import msgspec
 from msgspec import Struct
@@ -23,10 +23,6 @@ Payload = Literal["exclude", "include"]
 
 Input = Literal["exclude", "redacted", "include"]
 """Whether a sink gets the input of the stage that failed: redacted, or unchanged."""
-
-INCLUDE: Final = "include"
-REDACTED: Final = "redacted"
-EXCLUDE: Final = "exclude"
 
 
 class SunkLetter(Struct, frozen=True, kw_only=True):
@@ -147,18 +143,18 @@ class Sink(Protocol):
 
 def wants_payload(sink: Sink) -> bool:
     """Return whether a sink asks for payloads, by the exact word."""
-    return getattr(sink, "payload", EXCLUDE) == INCLUDE
+    return getattr(sink, "payload", None) == "include"
 
 
 def wanted_input(sink: Sink) -> Input:
     """Return how a sink asks for inputs, by one of the exact words."""
-    asked: object = getattr(sink, "input", EXCLUDE)
-    return INCLUDE if asked == INCLUDE else REDACTED if asked == REDACTED else EXCLUDE
+    asked: object = getattr(sink, "input", None)
+    return "include" if asked == "include" else "redacted" if asked == "redacted" else "exclude"
 
 
 def wants_values(sink: Sink) -> bool:
     """Return whether a sink gets unredacted values, so that its exceptions may quote them."""
-    return wants_payload(sink) or wanted_input(sink) == INCLUDE
+    return wants_payload(sink) or wanted_input(sink) == "include"
 
 
 def check_values(where: str, payload: Payload, input_: Input) -> None:

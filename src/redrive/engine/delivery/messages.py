@@ -18,7 +18,7 @@ from redrive.core.units import instant
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event
 from redrive.redaction.process import redact, redact_mapping
-from redrive.sinks.base import EXCLUDE, INCLUDE, BreakerChange, Sink, SunkLetter, wanted_input, wants_payload
+from redrive.sinks.base import BreakerChange, Input, Sink, SunkLetter, wanted_input, wants_payload
 from redrive.store.protocol import Store
 from redrive.store.statements import outbox as outbox_sql
 from redrive.store.statements import transfer as transfer_sql
@@ -176,11 +176,11 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _input_of(store: Store, job: int, lane: int, round_: object, wanted: str) -> object | None:
-    if wanted == EXCLUDE or not isinstance(round_, int):
+def _input_of(store: Store, job: int, lane: int, round_: object, wanted: Input) -> object | None:
+    if wanted == "exclude" or not isinstance(round_, int):
         return None
     value = _value_of(store.query(outbox_sql.input_for_sink(job=job, lane=lane, round=round_)))
-    return value if wanted == INCLUDE else redact_mapping(value)
+    return value if wanted == "include" else redact_mapping(value)
 
 
 def _value_of(rows: list[bytes | None]) -> object | None:
