@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -26,13 +26,6 @@ from redrive.store.statements.reports import StageAttempt
 MEAN_DRAW: Final = 0.5
 
 
-NOTES: Final[tuple[str, ...]] = (
-    "unknown: the other policy would have made an attempt that never happened",
-    "an attempt at another time may end differently; only those on record are counted",
-    "delays are the backoff at its mean draw, or what the dependency asked for",
-)
-
-
 @dataclass(slots=True, kw_only=True)
 class HistoryReport:
     """What was, and what would have been; `stages` counts a job once for each of its stages and rounds."""
@@ -47,7 +40,11 @@ class HistoryReport:
     would_succeed: int = 0
     unknown: int = 0
     """Stages that ended dead or are open, and that the other policy would have tried again: nobody knows how that had ended."""
-    notes: list[str] = field(default_factory=lambda: list(NOTES))
+    notes: tuple[str, ...] = (
+        "unknown: the other policy would have made an attempt that never happened",
+        "an attempt at another time may end differently; only those on record are counted",
+        "delays are the backoff at its mean draw, or what the dependency asked for",
+    )
 
 
 def replay_history(
