@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import os
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from io import BufferedWriter
@@ -77,29 +77,21 @@ async def stream_limited(
         BodyEncodingError: it has another Content-Encoding.
         BodyTimeoutError: no byte arrived for `idle` seconds.
     """
+    chunks = _received(request.stream(), max_bytes, idle)
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    is_packed = encoding in {"gzip", "x-gzip"}
-    if encoding != "identity" and (gzip_max is None or not is_packed):
+    if encoding in {"gzip", "x-gzip"} and gzip_max is not None:
+        chunks = _unpacked(chunks, gzip_max)
+    elif encoding != "identity":
         raise BodyEncodingError(allowed="no Content-Encoding" if gzip_max is None else "gzip, or none")
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > max_bytes:
         raise BodyTooLargeError(limit=max_bytes, is_decompressed=False)
-    unpack = _Gzip(gzip_max) if is_packed and gzip_max is not None else None
-    received = 0
-    async for chunk in _timed(request.stream(), idle):
-        received += len(chunk)
-        if received > max_bytes:
-            raise BodyTooLargeError(limit=max_bytes, is_decompressed=False)
-        if unpack is None:
-            yield chunk
-        else:
-            for piece in unpack.feed(chunk):
-                yield piece
-    if unpack is not None:
-        unpack.finish()
+    async for chunk in chunks:
+        yield chunk
 
 
-async def _timed(chunks: AsyncGenerator[bytes], idle: float) -> AsyncIterator[bytes]:
+async def _received(chunks: AsyncGenerator[bytes], limit: int, idle: float) -> AsyncIterator[bytes]:
+    size = 0
     async with aclosing(chunks):
         while True:
             try:
@@ -108,36 +100,33 @@ async def _timed(chunks: AsyncGenerator[bytes], idle: float) -> AsyncIterator[by
                 raise BodyTimeoutError(seconds=idle) from error
             if chunk is None:
                 return
+            size += len(chunk)
+            if size > limit:
+                raise BodyTooLargeError(limit=limit, is_decompressed=False)
             if chunk:
                 yield chunk
 
 
-class _Gzip:
-    """Unpacks one or more gzip members, a block at a time."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self._member = zlib.decompressobj(wbits=31)
-
-    def feed(self, packed: bytes) -> Iterator[bytes]:
+async def _unpacked(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+    """Unpack one or more gzip members, a block at a time."""
+    member, size = zlib.decompressobj(wbits=31), 0
+    async for chunk in chunks:
+        packed = chunk
         while packed:
-            if self._member.eof:
-                self._member = zlib.decompressobj(wbits=31)
+            if member.eof:
+                member = zlib.decompressobj(wbits=31)
             try:
-                piece = self._member.decompress(packed, _BLOCK)
+                piece = member.decompress(packed, _BLOCK)
             except zlib.error as error:
                 raise BodyInvalidError(problem="it is no gzip stream, or a damaged one") from error
-            packed = self._member.unconsumed_tail or self._member.unused_data
-            self._size += len(piece)
-            if self._size > self._limit:
-                raise BodyTooLargeError(limit=self._limit, is_decompressed=True)
+            packed = member.unconsumed_tail or member.unused_data
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLargeError(limit=limit, is_decompressed=True)
             if piece:
                 yield piece
-
-    def finish(self) -> None:
-        if not self._member.eof:
-            raise BodyInvalidError(problem="its gzip stream is incomplete")
+    if not member.eof:
+        raise BodyInvalidError(problem="its gzip stream is incomplete")
 
 
 async def save_stream(chunks: AsyncGenerator[bytes], path: Path) -> SavedBody:
