@@ -26,7 +26,7 @@ _PACKAGE: Final = str(Path(__file__).parents[2])
 
 def import_pipeline(target: str) -> Pipeline:
     """Import the pipeline that `module:name` names."""
-    module, name = _split(target, _FIELD, "a pipeline", "shop.flows:orders")
+    module, name = _imported(target, _FIELD, "a pipeline", "shop.flows:orders")
     found = getattr(module, name, None)
     if isinstance(found, Pipeline):
         return cast("Pipeline", found)
@@ -54,7 +54,7 @@ def import_pipelines(targets: list[str] | None) -> list[Pipeline]:
 
 def import_function(target: str, option: str) -> Callable[[object], object]:
     """Import the function that `module:name` names; refuse what cannot be called, or has to be awaited."""
-    module, name = _split(target, option, "a function", "shop.fixes:fix_price")
+    module, name = _imported(target, option, "a function", "shop.fixes:fix_price")
     found = getattr(module, name, None)
     if callable(found) and not inspect.iscoroutinefunction(found):
         return cast("Callable[[object], object]", found)
@@ -67,35 +67,20 @@ def import_function(target: str, option: str) -> Callable[[object], object]:
     )
 
 
-def _split(target: str, field: str, what: str, example: str) -> tuple[ModuleType, str]:
-    module, separator, name = target.partition(":")
-    if not separator or not module or not name:
+def _imported(target: str, field: str, what: str, example: str) -> tuple[ModuleType, str]:
+    module, _, name = target.partition(":")
+    if not module or not name:
         raise ConfigurationError(
             field=field, value=target, rule=f"must name a module and {what}", fix=f"{example}, for example."
         )
-    return _imported(module, field), name
-
-
-def _imported(name: str, field: str) -> ModuleType:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise _import_error(
-                field, name, f"There is no module {error.name}. {_similar(error.name)}"
-            ) from error
-        raise _import_error(field, name, _reason(error)) from error
-    except SystemExit as error:
-        reason = f"{_where(error)}The module called sys.exit({error.code!r}) while it was imported"
-        raise _import_error(field, name, f"{redact(reason)}.") from error
-    except Exception as error:
-        raise _import_error(field, name, _reason(error)) from error
-
-
-def _import_error(field: str, name: str, fix: str) -> ConfigurationError:
-    return ConfigurationError(field=field, value=name, rule="cannot be imported", fix=fix)
+        return import_module(module), name
+    except (Exception, SystemExit) as error:
+        raise ConfigurationError(
+            field=field, value=module, rule="cannot be imported", fix=_reason(module, error)
+        ) from error
 
 
 def _similar(name: str) -> str:
@@ -104,9 +89,14 @@ def _similar(name: str) -> str:
     return did_you_mean(name, here) or f"{Path().absolute()} was searched as well."
 
 
-def _reason(error: Exception) -> str:
+def _reason(name: str, error: BaseException) -> str:
     """Return why an import failed, and where; redacted, because a module may put a secret into its message."""
-    if isinstance(error, SyntaxError):
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and f"{name}.".startswith(f"{missing}."):
+        return f"There is no module {missing}. {_similar(missing)}"
+    if isinstance(error, SystemExit):
+        reason = f"{_where(error)}The module called sys.exit({error.code!r}) while it was imported"
+    elif isinstance(error, SyntaxError):
         reason = f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     else:
         reason = f"{_where(error)}{type(error).__name__}: {error}"
