@@ -176,7 +176,12 @@ class _NewFile:
         with self.add(block) as file:
             file.flush()
             os.fsync(file.fileno())
-        _sync_folder(self._path.parent)
+        # Its name is durable once its folder is.
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def remove(self) -> None:
         """Remove what was written; a file of somebody else stays."""
@@ -186,11 +191,3 @@ class _NewFile:
             with suppress(OSError, ValueError):
                 self._file.close()
             self._path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
