@@ -22,7 +22,7 @@ from redrive.client.async_connection import AsyncRedrive
 from redrive.client.connection import Redrive, connect
 from redrive.engine.observers import install, uninstall
 from redrive.errors import ConfigurationError, StoreError
-from redrive.telemetry.catalogue import BY_NAME, DURATIONS, FROM_STORE, FROM_WORKERS
+from redrive.telemetry.catalogue import BY_NAME, DURATIONS, FROM_STORE, FROM_WORKERS, Metric
 from redrive.telemetry.readings import Durations, StoreReadings, Values
 
 if TYPE_CHECKING:
@@ -116,17 +116,16 @@ class _FromStore(Collector):
         try:
             values = self._readings.read()
         except StoreError:
-            yield _family("redrive_store_up", {(): 0.0})
+            yield _family(BY_NAME["redrive_store_up"], {(): 0.0})
             return
         for metric in FROM_STORE:
             if metric.kind == "histogram":
-                yield _histogram(metric.name, self._readings.durations)
+                yield _histogram(metric, self._readings.durations)
             else:
-                yield _family(metric.name, values[metric.name])
+                yield _family(metric, values[metric.name])
 
 
-def _family(name: str, values: Values) -> Family:
-    metric = BY_NAME[name]
+def _family(metric: Metric, values: Values) -> Family:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = kind(metric.family, metric.meaning, labels=metric.labels)
     for labels, value in sorted(values.items()):
@@ -134,8 +133,7 @@ def _family(name: str, values: Values) -> Family:
     return family
 
 
-def _histogram(name: str, durations: dict[tuple[str, ...], Durations]) -> Family:
-    metric = BY_NAME[name]
+def _histogram(metric: Metric, durations: dict[tuple[str, ...], Durations]) -> Family:
     family = HistogramMetricFamily(metric.family, metric.meaning, labels=metric.labels)
     for labels, one in sorted(durations.items()):
         # Prometheus wants how many took at most so long.
