@@ -9,7 +9,6 @@ the window ends or a failure arrives.
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -87,9 +86,10 @@ class BreakerCell:
         """Admit or refuse one call; while ramping after a hold, calls are released gradually."""
         with self._lock:
             now = self._monotonic()
-            start_at = self._next_start_at()
-            if start_at > now:
-                return Refused(start_at, "it closed recently and releases work gradually")
+            if self.breaker.mode == "hold":
+                start_at = step.next_start_at(self.breaker, self._state, self._starts)
+                if start_at > now:
+                    return Refused(start_at, "it closed recently and releases work gradually")
             after, answer = step.admit(self.breaker, self._state, now, token)
             if isinstance(answer, Admitted):
                 self._starts += 1
@@ -137,11 +137,6 @@ class BreakerCell:
         if ok:
             self._state = step.record(self.breaker, self._state, self._slice_at, ok=ok)
         self._slice_at, self._slice_ends_at = now, step.slice_end(self.breaker, now)
-
-    def _next_start_at(self) -> float:
-        if self.breaker.mode != "hold":
-            return -math.inf
-        return step.next_start_at(self.breaker, self._state, self._starts)
 
     def _set(self, after: BreakerState, now: float) -> None:
         if after.phase is not self._state.phase:

@@ -156,7 +156,10 @@ class Call:
         self._last = None
 
     def failed(self, exc: BaseException) -> Step | float:
-        """Record a failure; return the seconds to wait before the next attempt, or `Step.END`."""
+        """Record a failure; return the seconds to wait before the next attempt, or `Step.END`.
+
+        Raises AttemptsSpentError for a `Retry` or `Snooze` that is no longer allowed.
+        """
         plan = self.plan
         if isinstance(exc, Skip | Finish):
             self.abandoned()
@@ -186,10 +189,13 @@ class Call:
         decision = decide(plan.policy, failure, history, now, self._runtime.chance.random(), standing)
         return self._apply(self._unless_refused(decision), failure, exc, now)
 
-    def returned(self, result: object) -> Step | float:
-        """Handle a special result: a signal counts like a raised one, a coroutine is a mistake."""
+    def returned(self, result: object) -> float:
+        """Handle a special result: a signal counts like a raised one, and is raised if it ends the call; a coroutine is wrong."""
         if isinstance(result, Signal):
-            return self.failed(result)
+            wait = self.failed(result)
+            if isinstance(wait, Step):
+                raise result
+            return wait
         self.abandoned()
         close = getattr(result, "close", None)
         if callable(close):
@@ -200,11 +206,6 @@ class Call:
             rule="cannot guard a sync function that returns a coroutine, because the coroutine would run unguarded",
             fix="Make the function `async def` and await inside it.",
         )
-
-    def end(self, exc: BaseException) -> None:
-        """Raise AttemptsSpentError for a `Retry` or `Snooze` that is no longer allowed; do nothing for another exception."""
-        if isinstance(exc, Retry | Snooze):
-            raise AttemptsSpentError(name=self.plan.name, sentence=f"{exc}, but no run is left") from exc
 
     def _wait_for(self, cell: BreakerCell, now: float, retry_at: float, reason: str) -> float:
         if self._held_at is None:
@@ -259,6 +260,8 @@ class Call:
             self._last = None
             self._history.attach(exc, self.attempt, now, decision)
             self._history.emit("dead", decision, attempt=self.attempt, failure=failure)
+            if isinstance(exc, Retry | Snooze):
+                raise AttemptsSpentError(name=self.plan.name, sentence=f"{exc}, but no run is left") from exc
             return Step.END
         self._last = exc
         if isinstance(decision, Hold):

@@ -49,7 +49,6 @@ def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
             call = Call(plan, runtime, cell)
             wait = call.failed(exc)
             if wait is Step.END:
-                call.end(exc)
                 raise
         else:
             if not isinstance(result, _SPECIAL):
@@ -57,7 +56,7 @@ def guard_sync(plan: CallPlan, fn: Callable[P, R]) -> Callable[P, R]:
                     cell.succeeded()
                 return result
             call = Call(plan, runtime, cell)
-            wait = _returned(call, cast("object", result))
+            wait = call.returned(cast("object", result))
         return _run(call, wait, functools.partial(fn, *args, **kwargs))
 
     return guarded
@@ -83,7 +82,6 @@ def guard_async(plan: CallPlan, fn: Callable[P, Awaitable[R]]) -> Callable[P, Aw
             call = Call(plan, runtime, cell)
             wait = call.failed(exc)
             if wait is Step.END:
-                call.end(exc)
                 raise
         else:
             if not isinstance(result, _SPECIAL):
@@ -91,20 +89,10 @@ def guard_async(plan: CallPlan, fn: Callable[P, Awaitable[R]]) -> Callable[P, Aw
                     cell.succeeded()
                 return result
             call = Call(plan, runtime, cell)
-            wait = _returned(call, cast("object", result))
+            wait = call.returned(cast("object", result))
         return await _arun(call, wait, functools.partial(fn, *args, **kwargs))
 
     return guarded
-
-
-def _returned(call: Call, result: object) -> float:
-    """Handle a returned signal; raise it when that ends the call."""
-    wait = call.returned(result)
-    if isinstance(wait, Step):
-        signal = cast("Signal", result)
-        call.end(signal)
-        raise signal
-    return wait
 
 
 def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
@@ -121,7 +109,6 @@ def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
         except Exception as exc:
             wait = call.failed(exc)
             if wait is Step.END:
-                call.end(exc)
                 raise
         except (
             BaseException
@@ -132,7 +119,7 @@ def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
             if not isinstance(result, _SPECIAL):
                 call.succeeded()
                 return result
-            wait = _returned(call, cast("object", result))
+            wait = call.returned(cast("object", result))
 
 
 async def _arun(call: Call, wait: Step | float, attempt: Callable[[], Awaitable[R]]) -> R:
@@ -149,7 +136,6 @@ async def _arun(call: Call, wait: Step | float, attempt: Callable[[], Awaitable[
         except Exception as exc:
             wait = call.failed(exc)
             if wait is Step.END:
-                call.end(exc)
                 raise
         except BaseException:  # A cancellation proves nothing about the dependency; release the probe.
             call.abandoned()
@@ -158,7 +144,7 @@ async def _arun(call: Call, wait: Step | float, attempt: Callable[[], Awaitable[
             if not isinstance(result, _SPECIAL):
                 call.succeeded()
                 return result
-            wait = _returned(call, cast("object", result))
+            wait = call.returned(cast("object", result))
 
 
 async def _limited(call: Call, attempt: Callable[[], Awaitable[R]]) -> R:
