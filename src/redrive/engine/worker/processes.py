@@ -21,7 +21,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from enum import Enum
 from importlib import import_module
 from multiprocessing import spawn
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -49,7 +48,6 @@ from redrive.store.location import open_store
 from redrive.store.protocol import Store
 from redrive.store.records import Child, Settlement
 
-S = TypeVar("S", bound=Struct)
 T = TypeVar("T")
 EndTransaction = Callable[[StageTransaction, bytes | FailedAttempt], Awaitable[T]]
 
@@ -423,28 +421,17 @@ def encode_report(report: StageReport) -> bytes:
     try:
         return _ENCODE(report)
     except UnicodeEncodeError:
-        return _ENCODE(
-            msgspec.structs.replace(
-                report,
-                failure=None if report.failure is None else _storable_struct(report.failure),
-                stack=storable(report.stack),
-                frames=tuple(_storable_struct(frame) for frame in report.frames),
-                notes={storable(name): storable(text) for name, text in report.notes.items()},
-            )
-        )
+        return _ENCODE(_storable(msgspec.to_builtins(report, builtin_types=(bytes,))))
 
 
-def _storable_struct(of: S) -> S:
-    """Return a struct whose texts can all be encoded."""
-    texts = {name: _storable_value(getattr(of, name)) for name in of.__struct_fields__}
-    return msgspec.structs.replace(of, **texts)
-
-
-def _storable_value(value: object) -> object:
-    if isinstance(value, tuple):
-        return tuple(_storable_value(each) for each in cast("tuple[object, ...]", value))
-    # Members of enumerations are strings as well, and must stay what they are.
-    return storable(value) if isinstance(value, str) and not isinstance(value, Enum) else value
+def _storable(value: object) -> object:
+    """Return a value whose texts can all be encoded."""
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return {storable(name): _storable(member) for name, member in members.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(each) for each in cast("Sequence[object]", value)]
+    return storable(value) if isinstance(value, str) else value
 
 
 async def _run(stage: Stage[..., object], value: object, call: StageCall) -> object:
