@@ -102,7 +102,7 @@ class CallValues:
         return sum(len(job.input) + len(job.payload or b"") for job in self._jobs)
 
     @property
-    def values(self) -> list[tuple[bytes, object]]:
+    def decoded(self) -> list[tuple[bytes, object]]:
         """Payloads and stage inputs, each as it is stored and decoded."""
         if self._decoded is None:
             stored = (each for job in self._jobs for each in (job.payload, job.input))
@@ -114,7 +114,7 @@ class CallValues:
         """Every longer string of the values, with a placeholder that has its path."""
         if self._literals is None:
             found: dict[str, str] = {}
-            for encoded, value in self.values:
+            for encoded, value in self.decoded:
                 found |= _literals(encoded, value)
             self._literals = LiteralIndex(found)
         return self._literals
@@ -123,23 +123,14 @@ class CallValues:
 class JobRedactor:
     """Redacts what is written about one run of a job; its message is redacted only once."""
 
-    __slots__ = ("_message", "_secret", "_values", "job")
+    __slots__ = ("_message", "_secret", "job", "values")
 
     def __init__(self, job: ClaimedJob, call: CallValues | None = None, *, secret: bytes = b"") -> None:
         self.job = job
         self._secret = secret
-        self._values = CallValues(job) if call is None else call
+        self.values = CallValues(job) if call is None else call
+        """Payload and stage input; in a batch, those of all its jobs."""
         self._message: str | None = None
-
-    @property
-    def values(self) -> list[tuple[bytes, object]]:
-        """Payload and stage input, each as it is stored and decoded; in a batch, those of all its jobs."""
-        return self._values.values
-
-    @property
-    def literals(self) -> LiteralIndex:
-        """Every longer string of the values, with a placeholder that has its path."""
-        return self._values.literals
 
     def input_hash(self) -> str:
         """Return what distinguishes inputs; keyed, because a short input could be found by trying all of them."""
@@ -148,7 +139,8 @@ class JobRedactor:
     def message(self, failure: Failure) -> str:
         """Return the message of the run's failure, redacted but not cut."""
         if self._message is None:
-            self._message = redact_start(failure.message, self.literals, read=MESSAGE_READ, prepare=_prepared)
+            literals = self.values.literals
+            self._message = redact_start(failure.message, literals, read=MESSAGE_READ, prepare=_prepared)
         return self._message
 
 
@@ -171,7 +163,7 @@ def safe_notes(notes: Mapping[str, str], redactor: JobRedactor) -> str | None:
     """Return a stage's notes as JSON, redacted; None without any."""
     if not notes:
         return None
-    literals = redactor.literals
+    literals = redactor.values.literals
     redacted: dict[str, str] = {}
     # A copy, because an abandoned stage may still add notes on its thread.
     for name, text in dict(notes).items():
@@ -192,7 +184,7 @@ def letter_of(
     failed: FailedAttempt, redactor: JobRedactor, stage: str, decision: Decision, notes: str | None
 ) -> Letter:
     """Return the dead letter for the last failure of a job."""
-    literals = redactor.literals
+    literals = redactor.values.literals
     failure = failed.failure
     stack, frames = failed.traceback()
     message = redactor.message(failure)
@@ -215,13 +207,13 @@ def _without_values(failure: Failure, message: str, redactor: JobRedactor) -> Fa
 
     Only those that are too short to be redacted: the others are no longer there.
     """
-    short = (short_values(value, shorter_than=LITERAL_MIN) for _, value in redactor.values)
+    short = (short_values(value, shorter_than=LITERAL_MIN) for _, value in redactor.values.decoded)
     return msgspec.structs.replace(failure, message=without_values(message, set[str]().union(*short)))
 
 
 def _context_of(failure: Failure, redactor: JobRedactor, stage: str, notes: str | None) -> dict[str, object]:
     """Return the circumstances of a failure; texts of others are redacted, our own names and numbers are not."""
-    job, literals = redactor.job, redactor.literals
+    job, literals = redactor.job, redactor.values.literals
     foreign = {
         "provider_code": None if failure.provider_code is None else storable(failure.provider_code),
         "request_id": None if failure.request_id is None else storable(failure.request_id),
@@ -246,7 +238,7 @@ def _context_of(failure: Failure, redactor: JobRedactor, stage: str, notes: str 
 
 def literals_of(job: ClaimedJob) -> LiteralIndex:
     """Map every longer string of a job's payload and of its stage's input to a placeholder with its path."""
-    return JobRedactor(job).literals
+    return CallValues(job).literals
 
 
 def literals_in(encoded: bytes) -> dict[str, str]:

@@ -145,7 +145,7 @@ def _with_safe_names(failed: FailedAttempt, redactor: JobRedactor) -> FailedAtte
 
 def _is_changed(name: str, redactor: JobRedactor) -> bool:
     """Return whether redaction finds something in a name; a letter or digit beside a value does not hide it there."""
-    return any(each in name for each in redactor.literals) or redact(name) != name
+    return any(each in name for each in redactor.values.literals) or redact(name) != name
 
 
 def gives_up(dispatch: Dispatch, failed: FailedAttempt, standing: BreakerStatus | None) -> bool:
@@ -161,8 +161,8 @@ def _history_of(job: ClaimedJob) -> History:
 
 def settlement_of_cancel(dispatch: Dispatch) -> Settlement:
     """Return the settlement of a job that was cancelled before or while its stage ran."""
-    ended = _ended(dispatch, Reason.REQUESTED, outcome="cancelled")
-    return msgspec.structs.replace(ended, status=JobState.CANCELLED)
+    requeued = _requeued(dispatch, NoDecision(Reason.REQUESTED), outcome="cancelled")
+    return msgspec.structs.replace(requeued, status=JobState.CANCELLED)
 
 
 def settlement_of_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
@@ -170,7 +170,7 @@ def settlement_of_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
     job = dispatch.job
     reason = Reason.OWN_PROCESS_LOST if is_alone else Reason.PROCESS_LOST
     return msgspec.structs.replace(
-        _ended(dispatch, reason, outcome="crashed"),
+        _requeued(dispatch, NoDecision(reason), outcome="crashed"),
         suspects=job.suspects + 1,
         crashes=job.crashes + int(is_alone),
     )
@@ -178,7 +178,7 @@ def settlement_of_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
 
 def settlement_of_stop(dispatch: Dispatch) -> Settlement:
     """Return the settlement of a run that was cancelled because its worker stopped; it may be run again."""
-    return _ended(dispatch, Reason.WORKER_STOPPED, outcome="crashed")
+    return _requeued(dispatch, NoDecision(Reason.WORKER_STOPPED), outcome="crashed")
 
 
 def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
@@ -202,12 +202,12 @@ def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
         rule=UNREADABLE,
     )
     return msgspec.structs.replace(
-        _requeued(dispatch, outcome="dead"),
+        _requeued(dispatch, decision, outcome="dead"),
         status=JobState.FAILED,
+        burned=True,
         code=failure.code,
         exception=failure.exception,
         message=UNREADABLE,
-        decision=encode_decision(decision),
         letter=Letter(
             code=failure.code,
             category=failure.category,
@@ -268,8 +268,7 @@ def _settlement_of_decision(
     job, lane, failure = dispatch.job, dispatch.lane, failed.failure
     if decision.burned:
         codes = {**codes, failure.code: codes.get(failure.code, 0) + 1}
-    # A copy: an abandoned thread may still add to them.
-    notes = safe_notes(dispatch.context.notes.copy(), redactor)
+    notes = safe_notes(dispatch.context.notes, redactor)
     status, outcome = _OUTCOMES[type(decision)]
     is_skip = isinstance(decision, Skip)
     is_snooze = isinstance(decision, Hold) and failure.signal is SignalKind.SNOOZE
@@ -330,14 +329,8 @@ def _recipients(pipeline: Pipeline, outcome: str) -> tuple[str, ...]:
     return hook + tuple(sink.name for sink in pipeline.sinks) if outcome == "dead" else hook
 
 
-def _ended(dispatch: Dispatch, reason: Reason, *, outcome: str) -> Settlement:
-    """Return the settlement of a run about which nothing was decided; no attempt is burned."""
-    ended = encode_decision(NoDecision(reason))
-    return msgspec.structs.replace(_requeued(dispatch, outcome=outcome), burned=False, decision=ended)
-
-
-def _requeued(dispatch: Dispatch, *, outcome: str) -> Settlement:
-    """Return the settlement that puts a job back as it was."""
+def _requeued(dispatch: Dispatch, decision: NoDecision | DeadLetter, *, outcome: str) -> Settlement:
+    """Return the settlement that puts a job back as it was; no attempt is burned."""
     job = dispatch.job
     return Settlement(
         job=job,
@@ -349,9 +342,10 @@ def _requeued(dispatch: Dispatch, *, outcome: str) -> Settlement:
         snoozes=job.snoozes,
         codes=job.codes,
         outcome=outcome,
-        burned=True,
+        burned=False,
         started_at=dispatch.started_at,
         ended_at=dispatch.ended_at,
+        decision=encode_decision(decision),
         config=dispatch.lane.stage.config,
         suspects=job.suspects,
         crashes=job.crashes,
