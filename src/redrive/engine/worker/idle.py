@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeVar
 
@@ -22,7 +21,7 @@ from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.protocol import ChangeSignal, Store
-from redrive.store.records import LaneId, UpcomingWork
+from redrive.store.records import UpcomingWork
 from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import workers as worker_sql
 
@@ -229,23 +228,17 @@ class IdleWait:
         return POLL_SECONDS if wait is None else min(max(wait, self._watch or RAMP_SECONDS), POLL_SECONDS)
 
     def _due_in(self, upcoming: UpcomingWork, now: float) -> float | None:
-        return due_in(upcoming, self._journal.blocked(), now, self._limits.opens())
+        """Return in how many seconds the next job is due that is neither held nor paused; None without one.
+
+        Jobs of a lane that is limited are due when it opens.
+        """
+        shut, opens = self._journal.blocked() | upcoming.paused, self._limits.opens()
+        due = [max(at, opens.get(lane, at)) for lane, at in upcoming.due.items() if lane not in shut]
+        open_ = [at for at in due if at < PAUSED_FROM]
+        return min(open_) - now if open_ else None
 
     async def _is_changed(self) -> bool:
         """Return whether anybody has changed the store since the last claim; a store that does not answer is asked later."""
         with suppress(StoreUnavailableError):
             return await self._ask_store(self._store.change_counter) != self._counter
         return False
-
-
-def due_in(
-    upcoming: UpcomingWork, blocked: AbstractSet[LaneId], now: float, opens: Mapping[LaneId, float]
-) -> float | None:
-    """Return in how many seconds the next job is due that is neither held nor paused; None without one.
-
-    Jobs of a lane that is limited are due when it opens.
-    """
-    shut = blocked | upcoming.paused
-    due = [max(at, opens.get(lane, at)) for lane, at in upcoming.due.items() if lane not in shut]
-    open_ = [at for at in due if at < PAUSED_FROM]
-    return min(open_) - now if open_ else None
