@@ -175,10 +175,8 @@ class _StagesHere:
     size = 1
 
     def __init__(self, store: Store, runtime: Runtime, call: RunBlocking) -> None:
-        breakers = SharedBreakers(store, ())
         self._runner = Runner(
-            breakers,
-            Probes(store, {}, breakers),
+            Probes(store, {}, SharedBreakers(store, ())),
             runtime,
             classifier=DEFAULT,
             ask_store=_at_once,

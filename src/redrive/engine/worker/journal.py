@@ -16,11 +16,8 @@ from typing import Final
 import msgspec
 
 from redrive.core.breaker import Breaker
-from redrive.engine.clock import Chance
 from redrive.engine.limits.limits import divide
 from redrive.engine.pipeline.lanes import Lane
-from redrive.engine.worker.breakers import SharedBreakers
-from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import reduced_settlement
 from redrive.store.protocol import Store
@@ -40,20 +37,11 @@ RELEASE_SECONDS: Final = 60.0
 class Journal:
     """What one worker has to commit, and what it claims."""
 
-    def __init__(
-        self,
-        store: Store,
-        lanes: Mapping[LaneId, Lane],
-        breakers: SharedBreakers,
-        probes: Probes,
-        runner: Runner,
-        *,
-        chance: Chance,
-    ) -> None:
+    def __init__(self, store: Store, lanes: Mapping[LaneId, Lane], runner: Runner) -> None:
         self._store = store
         self._lanes = lanes
-        self._breakers = breakers
-        self._probes = probes
+        self._breakers = runner.probes.breakers
+        self._probes = runner.probes
         self._runner = runner
         # Later stages first: what is nearly done is finished before more is begun.
         self.order = tuple(sorted(lanes, reverse=True))
@@ -62,7 +50,7 @@ class Journal:
             if lane.stage.breaker is not None:
                 self._by_breaker.setdefault(lane.stage.breaker, []).append(lane.id)
         self._turn = 0
-        self._tokens = itertools.count(1 + int(chance.random() * FIRST_TOKENS))
+        self._tokens = itertools.count(1 + int(runner.runtime.chance.random() * FIRST_TOKENS))
         self._settlements: list[Settlement] = []
         self._changes: list[StateChange] = []
         """What goes with the next commit about breakers."""

@@ -41,7 +41,7 @@ class Probes:
 
     def __init__(self, store: Store, lanes: Mapping[LaneId, Lane], breakers: SharedBreakers) -> None:
         self._store = store
-        self._breakers = breakers
+        self.breakers = breakers
         known = {id_: lane.stage.breaker for id_, lane in lanes.items() if lane.stage.breaker}
         self._by_lane = {id_: breaker for id_, breaker in known.items() if breaker.probe is None}
         self.own = tuple(
@@ -73,7 +73,7 @@ class Probes:
             is_admitted = isinstance(answer, Admitted)
             return after
 
-        return self._breakers.change(breaker, admit) and is_admitted
+        return self.breakers.change(breaker, admit) and is_admitted
 
     def take_alone(self, breaker: Breaker, now: float, token: str) -> bool:
         """Try to take the probe of a breaker for no job; return whether that worked. A closed breaker has none."""
@@ -82,8 +82,8 @@ class Probes:
 
     def standing(self, breaker: Breaker) -> BreakerStatus:
         """Return a breaker with its state as it is in the store now."""
-        self._breakers.change(breaker, lambda state: state)
-        return self._breakers.standing(breaker)
+        self.breakers.change(breaker, lambda state: state)
+        return self.breakers.standing(breaker)
 
     def assign(self, job: JobId, breaker: Breaker, now: float, token: str) -> bool:
         """Let a job run as the probe of a breaker, if the probe can be taken; return whether it could."""
@@ -114,12 +114,12 @@ class Probes:
                 return step.release(state, token)
             return step.record(breaker, state, now, ok=ok, failed=failed, token=token)
 
-        return self._breakers.change(breaker, record, code=code)
+        return self.breakers.change(breaker, record, code=code)
 
     def drop(self, job: JobId, breaker: Breaker | None) -> None:
         """Free the token of a job that will not run, if it has one, with the next commit."""
         token = self._tokens.pop(job, None)
-        if token is not None and (own := self._breakers.of(job, breaker)) is not None:
+        if token is not None and (own := self.breakers.of(job, breaker)) is not None:
             self._dropped.append((own, token))
 
     def release_dropped(self, now: float) -> None:
@@ -156,8 +156,8 @@ class Probes:
                 found.append(job)
                 # In any case: under its token another probe would find this job again.
                 self._served.add(breaker.name)
-                if self._breakers.standing(breaker).is_closed:
-                    self._breakers.count_start(breaker, job.id, token)
+                if self.breakers.standing(breaker).is_closed:
+                    self.breakers.count_start(breaker, job.id, token)
                 else:
                     self.assign(job.id, breaker, now, probe)
         return found
@@ -176,8 +176,8 @@ class Probes:
     def _assign_claimed(self, claimed: Sequence[ClaimedJob], worker: str, *, now: float, token: int) -> None:
         """Assign one of the claimed jobs to each breaker that fails fast, or is of a key, and not closed; refuse the others."""
         for job in claimed:
-            breaker = self._breakers.of(job.id, self._by_lane.get(job.lane))
-            if breaker is None or breaker.name in self._served or self._breakers.standing(breaker).is_closed:
+            breaker = self.breakers.of(job.id, self._by_lane.get(job.lane))
+            if breaker is None or breaker.name in self._served or self.breakers.standing(breaker).is_closed:
                 continue
             self._served.add(breaker.name)
             self.assign(job.id, breaker, now, f"{worker}:{token}")
@@ -221,7 +221,7 @@ class Probes:
             )
 
         # Begun where others are by now, so that a worker that is started often does not always begin with the same job.
-        turn = self._turns.setdefault(breaker.name, self._breakers.standing(breaker).state.failures)
+        turn = self._turns.setdefault(breaker.name, self.breakers.standing(breaker).state.failures)
         self._turns[breaker.name] = turn + 1
         rows = due(0.0)
         if turn % 2 and rows:
@@ -232,7 +232,7 @@ class Probes:
 
     def _keys_of(self, lane: LaneId, now: float) -> list[str] | None:
         """Return the keys of which a probe may be claimed: with many, others each time; None in a lane without keys."""
-        keys = self._breakers.keys
+        keys = self.breakers.keys
         if keys is None or lane not in keys.lanes:
             return None
         keys.mark(lane)
@@ -243,8 +243,8 @@ class Probes:
     def _is_time_for(self, breaker: Breaker, lane: LaneId, now: float) -> bool:
         """Return whether a probe may go out and a job is due for it; this only reads, because taking a probe is a change."""
         if (
-            self._breakers.standing(breaker).is_closed
-            or self._breakers.opens_in(now, math.inf, only=breaker) > 0.01
+            self.breakers.standing(breaker).is_closed
+            or self.breakers.opens_in(now, math.inf, only=breaker) > 0.01
         ):
             return False
         upcoming = self._store.upcoming((lane,))

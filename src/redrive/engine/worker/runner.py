@@ -24,7 +24,6 @@ from redrive.engine.observers import Observers
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.runtime import Runtime
-from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dead_letter import FailedAttempt, as_failure
 from redrive.engine.worker.dispatch import ABANDONED, Dispatch
 from redrive.engine.worker.job_logging import CURRENT_JOB
@@ -63,7 +62,6 @@ class Runner:
 
     def __init__(
         self,
-        breakers: SharedBreakers,
         probes: Probes,
         runtime: Runtime,
         *,
@@ -73,8 +71,8 @@ class Runner:
         limits: SharedLimits | None = None,
     ) -> None:
         self.limits = limits if limits is not None and limits.is_needed else None
-        self._breakers = breakers
-        self._probes = probes
+        self._breakers = probes.breakers
+        self.probes = probes
         self.runtime = runtime
         self._now = runtime.clock.wall
         self._classifier = classifier
@@ -109,7 +107,7 @@ class Runner:
             return JobExpiredError(late=dispatch.started_at - job.expires_at)
         if self.limits is not None and (error := self.limits.error_of(job.id)) is not None:
             return error
-        if breaker is None or self._breakers.standing(breaker).is_closed or self._probes.is_probe(job.id):
+        if breaker is None or self._breakers.standing(breaker).is_closed or self.probes.is_probe(job.id):
             return None
         opens = opens_at(breaker, self._breakers.standing(breaker).state)
         retry_at = None if opens is None else datetime.fromtimestamp(max(opens, self._now()), UTC)
@@ -216,7 +214,7 @@ class Runner:
             Evidence.ALIVE if failed is None else _evidence_of(breaker, failed) for failed in found
         )
         code = next((failed.failure.code for failed in found if failed is not None), None)
-        probe = next((each for each in part if self._probes.is_probe(each.job.id)), part[0])
+        probe = next((each for each in part if self.probes.is_probe(each.job.id)), part[0])
         await self._report_to_breaker(probe, evidence, code)
         return self._breakers.standing(breaker)
 
@@ -265,7 +263,7 @@ class Runner:
             return _decide_unreadable(dispatch, worse)
 
     def _end_without_evidence(self, dispatch: Dispatch) -> None:
-        self._probes.drop(dispatch.job.id, dispatch.lane.stage.breaker)
+        self.probes.drop(dispatch.job.id, dispatch.lane.stage.breaker)
         self._report_to_limits(dispatch)
         dispatch.ended_at = self._now()
 
@@ -308,12 +306,12 @@ class Runner:
         self, dispatch: Dispatch, evidence: Evidence, code: str | None = None
     ) -> None:
         """Report what a run found; a failure at once, so that the breaker may open before the next claim."""
-        breaker, token = self._breaker_of(dispatch), self._probes.token_of(dispatch.job.id)
+        breaker, token = self._breaker_of(dispatch), self.probes.token_of(dispatch.job.id)
         if breaker is None:
             return
         try:
             if token is not None:
-                await self._ask_store(lambda: self._probes.end(breaker, self._now(), token, evidence, code))
+                await self._ask_store(lambda: self.probes.end(breaker, self._now(), token, evidence, code))
                 return
             self._breakers.note(breaker, evidence, code)
             if evidence is Evidence.DOWN:

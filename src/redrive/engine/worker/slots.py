@@ -39,7 +39,6 @@ from redrive.engine.worker.dispatch import (
     SUSPECT_MIN,
     Dispatch,
 )
-from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.processes import LostProcessError, ProcessPool
 from redrive.engine.worker.runner import GRACE_SECONDS, Runner
 from redrive.engine.worker.threads import AskStore, ThreadPool
@@ -71,7 +70,6 @@ class Slots:
         self,
         lanes: Mapping[LaneId, Lane],
         runner: Runner,
-        probes: Probes,
         parts: WorkerParts,
         *,
         concurrency: int,
@@ -82,7 +80,7 @@ class Slots:
     ) -> None:
         self._lanes = lanes
         self._runner = runner
-        self._probes = probes
+        self._probes = runner.probes
         self._threads = parts.threads
         self._processes = parts.processes
         self._observers = parts.observers
@@ -279,7 +277,6 @@ class Slots:
             start_task=self._start_shared_task,
             settle=self._settle,
             settle_broken=self._settle_broken,
-            decide=self._decide,
             run_in_process=self._run_in_process,
             can_run_in_process=lambda call: self._needs_process(call.jobs[0], call.lane),
             forget_task=self._forget_task,

@@ -114,9 +114,9 @@ class Worker:
         self.limits = SharedLimits(
             store, self.lanes, breakers, worker=lambda: self.name, is_probe=probes.is_probe
         )
-        runner = self._runner(probes, classifier)
+        runner = self._runner(classifier)
         self._wake = asyncio.Event()
-        self._journal = Journal(store, self.lanes, breakers, probes, runner, chance=self._runtime.chance)
+        self._journal = Journal(store, self.lanes, runner)
         self.slots = self._new_slots(runner, parts, concurrency)
         self.progress = Progress(store, self._runtime.clock, self.slots.dispatches, lease=lease)
         self._prefetch = Prefetch(self.slots, concurrency)
@@ -135,10 +135,9 @@ class Worker:
         self._outage = Outage(logger)
         self._unstarted: list[ClaimedJob] = []
 
-    def _runner(self, probes: Probes, classifier: Classifier) -> Runner:
+    def _runner(self, classifier: Classifier) -> Runner:
         return Runner(
-            self.breakers,
-            probes,
+            self.probes,
             self._runtime,
             classifier=classifier,
             ask_store=self._ask_store,
@@ -150,7 +149,6 @@ class Worker:
         return Slots(
             self.lanes,
             runner,
-            self.probes,
             parts,
             concurrency=concurrency,
             transactional=TransactionalRuns(

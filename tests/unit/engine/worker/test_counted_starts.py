@@ -42,8 +42,8 @@ class Scene:
         self.breakers = SharedBreakers(store, (self.closed, self.open))
         runtime = CURRENT.get()
         self.probes = Probes(store, lanes, self.breakers)
-        runner = Runner(self.breakers, self.probes, runtime, classifier=DEFAULT, ask_store=at_once)
-        self.journal = Journal(store, lanes, self.breakers, self.probes, runner, chance=runtime.chance)
+        runner = Runner(self.probes, runtime, classifier=DEFAULT, ask_store=at_once)
+        self.journal = Journal(store, lanes, runner)
         for breaker in (self.closed, self.open):
             self.breakers.note(breaker, Evidence.DOWN)
         self.breakers.flush(clock.wall())

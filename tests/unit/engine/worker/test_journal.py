@@ -45,8 +45,8 @@ class Scene:
         self.breakers = SharedBreakers(store, [API])
         runtime = CURRENT.get()
         self.probes = Probes(store, lanes, self.breakers)
-        runner = Runner(self.breakers, self.probes, runtime, classifier=DEFAULT, ask_store=at_once)
-        self.journal = Journal(store, lanes, self.breakers, self.probes, runner, chance=runtime.chance)
+        runner = Runner(self.probes, runtime, classifier=DEFAULT, ask_store=at_once)
+        self.journal = Journal(store, lanes, runner)
         store.start_worker("w1", clock.wall(), 1e6)
 
     def claimed(self) -> ClaimedJob:

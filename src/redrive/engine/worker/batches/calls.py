@@ -58,7 +58,6 @@ class SlotSteps:
     start_task: Callable[[Sequence[Dispatch], Coroutine[object, object, None]], None]
     settle: Callable[[Dispatch, Settlement], None]
     settle_broken: Callable[[Dispatch, BaseException], None]
-    decide: Callable[[Dispatch, Exception], Awaitable[None]]
     run_in_process: Callable[[Dispatch], Awaitable[None]]
     can_run_in_process: Callable[[Call], bool]
     forget_task: Callable[[Call], None]
@@ -100,7 +99,7 @@ class Calls:
                 self._steps.settle(dispatch, self._runner.decide_cancelled(dispatch))
             elif (refusal := self._runner.refusal(dispatch)) is not None:
                 dispatch.state = ENDING
-                await self._steps.decide(dispatch, refusal)
+                self._steps.settle(dispatch, await self._runner.decide(dispatch, refusal))
             else:
                 part.append(dispatch)
         if len(part) == 1 and self._steps.can_run_in_process(call):
