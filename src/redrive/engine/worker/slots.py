@@ -18,14 +18,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-import msgspec
-
 from redrive.engine.error_text import error_text
 from redrive.engine.observers import Observers, installed
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.transactional import TransactionalRuns
 from redrive.engine.worker.batches.calls import Calls, SlotSteps
-from redrive.engine.worker.batches.gathering import Call
+from redrive.engine.worker.batches.gathering import Call, marked
 from redrive.engine.worker.batches.lanes import BatchLanes
 from redrive.engine.worker.dead_letter import FailedAttempt, as_failure, literals_of
 from redrive.engine.worker.dispatch import (
@@ -108,7 +106,8 @@ class Slots:
     @property
     def is_empty(self) -> bool:
         """Whether nothing runs, waits or is being settled here."""
-        return not (self._running or self._ready or self._tasks or self.batches.waiting)
+        is_gathering = any(each.waiting for each in self.gatherings.values())
+        return not (self._running or self._ready or self._tasks or is_gathering)
 
     @property
     def running(self) -> int:
@@ -119,7 +118,8 @@ class Slots:
         """Return the jobs that run or wait here; may be called from any thread."""
         ready = (each.jobs if isinstance(each, Call) else (each,) for each in tuple(self._ready))
         running = (each.job for each in self.dispatches())
-        return [*running, *chain.from_iterable(ready), *self.batches.jobs()]
+        gathered = (each.jobs() for each in self.gatherings.values())
+        return [*running, *chain.from_iterable(ready), *chain.from_iterable(gathered)]
 
     def dispatches(self) -> list[Dispatch]:
         """Return what runs now; may be called from any thread."""
@@ -135,7 +135,8 @@ class Slots:
 
         A batch lane can fill all of the `room`, but only one call more than there are free slots.
         """
-        limits = self.batches.limits(min(room, max(0, self.room(0)) + 1))
+        slots = min(room, max(0, self.room(0)) + 1)
+        limits = {lane: gathering.room(slots) for lane, gathering in self.gatherings.items()}
         for lane in self._lanes.values():
             if lane.id in limits:
                 continue
@@ -153,14 +154,14 @@ class Slots:
 
     def put(self, jobs: Iterable[ClaimedJob]) -> None:
         """Take claimed jobs; `fill` starts them."""
-        batched = self.batches.ids
         for job in jobs:
-            if job.lane in batched:
-                self.batches.add(job)
+            if job.lane in self.gatherings:
+                self.gatherings[job.lane].add(job)
             else:
                 self._ready.append(job)
             self._in_use[job.lane] += 1
-        self.batches.form()
+        for gathering in self.gatherings.values():
+            gathering.form()
 
     def fill(self) -> None:
         """Start as many of the waiting jobs as there are free slots. One that cannot be started waits on; its error is raised."""
@@ -184,7 +185,7 @@ class Slots:
         """Forget the jobs that were not started, and return them."""
         waiting = list(self._ready)
         self._ready.clear()
-        dropped = self.batches.drop()
+        dropped = [job for gathering in self.gatherings.values() for job in gathering.drop()]
         for each in waiting:
             if isinstance(each, Call):
                 self.batches.ended(each)
@@ -201,10 +202,11 @@ class Slots:
         asked = set(jobs)
         for place, waiting in enumerate(self._ready):
             if isinstance(waiting, Call):
-                waiting.jobs = tuple(_marked(job, asked) for job in waiting.jobs)
+                waiting.jobs = tuple(marked(job, asked) for job in waiting.jobs)
             else:
-                self._ready[place] = _marked(waiting, asked)
-        self.batches.cancel(asked)
+                self._ready[place] = marked(waiting, asked)
+        for gathering in self.gatherings.values():
+            gathering.cancel(asked)
         for job in asked:
             dispatch, task = self._running.get(job), self._tasks.get(job)
             if dispatch is None or dispatch.context.is_cancelled:
@@ -482,11 +484,6 @@ class Slots:
 
     def _drop_probe(self, dispatch: Dispatch) -> None:
         self._probes.drop(dispatch.job.id, dispatch.lane.stage.breaker)
-
-
-def _marked(job: ClaimedJob, asked: set[JobId]) -> ClaimedJob:
-    """Return a job as one that somebody asked to cancel, if it is one of these."""
-    return msgspec.structs.replace(job, cancel_asked=1) if job.id in asked else job
 
 
 def _is_in_task() -> bool:

@@ -373,7 +373,7 @@ class Worker:
         self._idle_wait.before_claim(is_sated=self._is_sated)
         self._journal.flush_breakers(now, with_commit=True)
         self.limits.keys.keep_recorded(now)
-        limits, batched = self.slots.lane_limits(room), self.slots.batches.ids
+        limits, batched = self.slots.lane_limits(room), frozenset(self.slots.gatherings)
         # Jobs that share slots come on top of those that each need one.
         limit = min(most, room + sum(limits[lane] for lane in batched)) if batched and room else room
         want = self._journal.want(limit, limits, now)

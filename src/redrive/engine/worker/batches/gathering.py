@@ -117,8 +117,7 @@ class Gathering:
         """Mark the jobs that somebody asked to cancel."""
         for waiting in (self._jobs, self._suspects):
             for place, job in enumerate(waiting):
-                if job.id in asked:
-                    waiting[place] = msgspec.structs.replace(job, cancel_asked=1)
+                waiting[place] = marked(job, asked)
 
     def drop(self) -> list[ClaimedJob]:
         """Forget the jobs that wait, and return them."""
@@ -151,3 +150,8 @@ class Gathering:
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
+
+
+def marked(job: ClaimedJob, asked: Collection[JobId]) -> ClaimedJob:
+    """Return a job as one that somebody asked to cancel, if it is one of these."""
+    return msgspec.structs.replace(job, cancel_asked=1) if job.id in asked else job

@@ -6,7 +6,7 @@ A call has one slot from the start of its function until its last job is settled
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from redrive.engine.clock import Clock
 from redrive.engine.pipeline.lanes import Lane
@@ -14,7 +14,7 @@ from redrive.engine.worker.batches.gathering import Call, Gathering
 from redrive.engine.worker.dead_letter import CallValues
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.runner import Runner
-from redrive.store.records import ClaimedJob, JobId, LaneId
+from redrive.store.records import JobId, LaneId
 
 
 class BatchLanes:
@@ -33,42 +33,10 @@ class BatchLanes:
             for lane in lanes.values()
             if lane.stage.batch is not None
         }
-        self.ids = frozenset(self.gatherings)
         self.call_of: dict[JobId, Call] = {}
         """The calls that run, by each of their jobs."""
         self.shared = 0
         """How many of the running jobs have a slot only because others of their call have it."""
-
-    @property
-    def waiting(self) -> int:
-        """How many jobs wait for their call."""
-        return sum(each.waiting for each in self.gatherings.values())
-
-    def jobs(self) -> list[ClaimedJob]:
-        """Return the jobs that wait for their call; may be called from any thread."""
-        return [job for gathering in self.gatherings.values() for job in gathering.jobs()]
-
-    def limits(self, slots: int) -> dict[LaneId, int]:
-        """Return how many more jobs of each lane can be claimed for so many free slots."""
-        return {lane: gathering.room(slots) for lane, gathering in self.gatherings.items()}
-
-    def add(self, job: ClaimedJob) -> None:
-        """Take a claimed job; `form` puts it into a call."""
-        self.gatherings[job.lane].add(job)
-
-    def form(self) -> None:
-        """Hand over every call that is due."""
-        for gathering in self.gatherings.values():
-            gathering.form()
-
-    def cancel(self, asked: Collection[JobId]) -> None:
-        """Mark the waiting jobs that somebody asked to cancel."""
-        for gathering in self.gatherings.values():
-            gathering.cancel(asked)
-
-    def drop(self) -> list[ClaimedJob]:
-        """Forget the jobs that wait for their call, and return them."""
-        return [job for gathering in self.gatherings.values() for job in gathering.drop()]
 
     def begin(self, call: Call, runner: Runner, running: dict[JobId, Dispatch]) -> None:
         """Give a slot to a call: each of its jobs has a dispatch among those that run."""

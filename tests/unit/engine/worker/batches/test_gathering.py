@@ -32,7 +32,7 @@ from tests.unit.build import (
 
 
 def gatherings(worker: Worker) -> list[Gathering]:
-    return list(worker.slots.batches.gatherings.values())
+    return list(worker.slots.gatherings.values())
 
 
 def held_at(gate: asyncio.Event, calls: list[list[int]]) -> Callable[[list[int]], Awaitable[list[int]]]:
@@ -154,7 +154,7 @@ def test_what_arrives_for_a_stage_that_is_at_its_limit_waits_for_the_call_before
 
     async def scene() -> None:
         worker = worker_on(store, pipeline, concurrency=8)
-        worker.slots.lane_limits = lambda room: dict.fromkeys(worker.slots.batches.ids, 4)  # type: ignore[method-assign]
+        worker.slots.lane_limits = lambda room: dict.fromkeys(worker.slots.gatherings, 4)  # type: ignore[method-assign]
         async with working(worker):
             await until(lambda: calls)
             assert gatherings(worker)[0].waiting == 2
