@@ -23,8 +23,7 @@ from redrive.engine.observers import Observers, installed
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.transactional import TransactionalRuns
 from redrive.engine.worker.batches.calls import Calls, SlotSteps
-from redrive.engine.worker.batches.gathering import Call, marked
-from redrive.engine.worker.batches.lanes import BatchLanes
+from redrive.engine.worker.batches.gathering import Call, Gathering, marked
 from redrive.engine.worker.dead_letter import FailedAttempt, as_failure, literals_of
 from redrive.engine.worker.dispatch import (
     ABANDONED,
@@ -94,8 +93,12 @@ class Slots:
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
         self.in_use = self._in_use = dict.fromkeys(lanes, 0)
         """How many runs of each lane have a slot or wait for one."""
-        self.batches = BatchLanes(lanes, runner.runtime.clock, on_call=self._ready.append, on_due=on_room)
-        self.gatherings = self.batches.gatherings
+        clock, on_call = runner.runtime.clock, self._ready.append
+        self.gatherings = {
+            lane.id: Gathering(lane, lane.stage.batch, clock, on_call=on_call, on_due=on_room)
+            for lane in lanes.values()
+            if lane.stage.batch is not None
+        }
         self._calls = Calls(runner, parts.threads, self._steps(), parts.observers)
         self._is_releasing = False
         self._orphans = 0
@@ -127,7 +130,7 @@ class Slots:
 
     def room(self, prefetch: int) -> int:
         """Return how many more jobs can be claimed, `prefetch` of which would have to wait for a slot."""
-        taken = len(self._running) - self.batches.shared + len(self._ready) + self._orphans
+        taken = len(self._running) - self._calls.shared + len(self._ready) + self._orphans
         return self._concurrency + prefetch - taken
 
     def lane_limits(self, room: int) -> dict[LaneId, int]:
@@ -165,17 +168,16 @@ class Slots:
 
     def fill(self) -> None:
         """Start as many of the waiting jobs as there are free slots. One that cannot be started waits on; its error is raised."""
-        while self._ready and len(self._running) - self.batches.shared + self._orphans < self._concurrency:
+        while self._ready and len(self._running) - self._calls.shared + self._orphans < self._concurrency:
             waiting = self._ready.popleft()
             try:
                 if isinstance(waiting, Call):
-                    self.batches.begin(waiting, self._runner, self._running)
-                    self._calls.start(waiting)
+                    self._calls.start(waiting, self._running)
                 else:
                     self._start(waiting)
             except BaseException:
                 if isinstance(waiting, Call):
-                    self.batches.undo(waiting, self._running)
+                    self._calls.undo(waiting, self._running)
                 else:
                     self._running.pop(waiting.id, None)
                 self._ready.appendleft(waiting)
@@ -188,7 +190,7 @@ class Slots:
         dropped = [job for gathering in self.gatherings.values() for job in gathering.drop()]
         for each in waiting:
             if isinstance(each, Call):
-                self.batches.ended(each)
+                each.gathering.call_ended()
                 dropped += each.jobs
             else:
                 dropped.append(each)
@@ -214,7 +216,7 @@ class Slots:
             dispatch.context.is_cancelled = True
             # A task in STARTING looks for itself: cancelled now, it would end without having run a line. A call continues for the
             # other jobs of its batch.
-            if task is not None and dispatch.state is RUNNING and job not in self.batches.call_of:
+            if task is not None and dispatch.state is RUNNING and job not in self._calls.call_of:
                 task.cancel()
 
     async def release(self) -> list[Dispatch]:
@@ -242,7 +244,7 @@ class Slots:
         for dispatch in self._running.values():
             dispatch.state = LEFT_BEHIND if dispatch.job.id in self._tasks else DROPPED
             self._observers.end_attempt(dispatch.observing, "crashed", None)
-            self._orphans += self.batches.keeps_slot(dispatch)
+            self._orphans += self._calls.keeps_slot(dispatch)
             self._drop_probe(dispatch)
         self._running.clear()
         self._tasks.clear()
@@ -282,7 +284,7 @@ class Slots:
             run_in_process=self._run_in_process,
             can_run_in_process=lambda call: self._needs_process(call.jobs[0], call.lane),
             forget_task=self._forget_task,
-            leave=self._leave_call,
+            leave=self._leave,
         )
 
     def _needs_process(self, job: ClaimedJob, lane: Lane) -> bool:
@@ -340,7 +342,7 @@ class Slots:
         except BaseException as error:  # noqa: BLE001 - sorted out there.
             self._settle_broken(dispatch, error)
         if dispatch.state is LEFT_BEHIND:
-            self._leave(dispatch)
+            self._leave(dispatch.job.lane)
 
     async def _guarded(
         self, dispatch: Dispatch, work: Callable[[Dispatch], Coroutine[object, object, None]]
@@ -351,7 +353,7 @@ class Slots:
         except BaseException as error:  # noqa: BLE001 - sorted out there.
             self._settle_broken(dispatch, error)
         if dispatch.state is LEFT_BEHIND:
-            self._leave(dispatch)
+            self._leave(dispatch.job.lane)
 
     async def _run_in_process(self, dispatch: Dispatch) -> None:
         """Run a stage in another process. Stages that ask for a process share them; a suspect has one alone."""
@@ -385,7 +387,7 @@ class Slots:
         """Settle what a thread has returned; one that was abandoned or dropped only leaves its slot."""
         dispatch.cancel_overrun()
         if dispatch.state >= ABANDONED:
-            self._leave(dispatch)
+            self._leave(dispatch.job.lane)
             self.fill()
             return
         try:
@@ -465,21 +467,14 @@ class Slots:
             del self._running[dispatch.job.id]
             self._in_use[dispatch.job.lane] -= 1
             self.ended += 1
-            if self.batches.call_of:
-                self.batches.settled(dispatch)
+            if self._calls.call_of:
+                self._calls.settled(dispatch)
             self.fill()
 
-    def _leave_call(self, call: Call) -> None:
-        """Free the slot of a call that ran on after its leases were given up."""
-        self._in_use[call.lane.id] -= call.left
+    def _leave(self, lane: LaneId, jobs: int = 1) -> None:
+        """Free the slot of what ran on after its leases were given up."""
         self._orphans -= 1
-        self.batches.ended(call)
-        self._on_room()
-
-    def _leave(self, dispatch: Dispatch) -> None:
-        """Free the slot of what ran on after its dispatch was over."""
-        self._orphans -= 1
-        self._in_use[dispatch.job.lane] -= 1
+        self._in_use[lane] -= jobs
         self._on_room()
 
     def _drop_probe(self, dispatch: Dispatch) -> None:

@@ -3,7 +3,8 @@
 
 The call is shared: its slot, its timeout and what it proves to the breaker. Everything else is of each job: input and output,
 its failure, attempt and dead letter. A call that fails as a whole may be halved; the halves are called one after the other, in the
-same slot. A job is settled once, with the part that it was called with last.
+same slot. A job is settled once, with the part that it was called with last. A call has one slot from the start of its function
+until its last job is settled.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from redrive.engine.observers import Observers
 from redrive.engine.pipeline.batch import arguments_for, results_of
 from redrive.engine.pipeline.context import Context
 from redrive.engine.worker.batches.gathering import Call
-from redrive.engine.worker.dead_letter import FailedAttempt, as_failure
+from redrive.engine.worker.dead_letter import CallValues, FailedAttempt, as_failure
 from redrive.engine.worker.dispatch import (
     ABANDONED,
     ENDING,
@@ -38,7 +39,7 @@ from redrive.engine.worker.runner import Runner, limited, signalled
 from redrive.engine.worker.settlements import decide_failure, gives_up, settlement_of_success
 from redrive.engine.worker.threads import ThreadPool
 from redrive.errors import BatchResultError
-from redrive.store.records import Settlement
+from redrive.store.records import JobId, LaneId, Settlement
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ class SlotSteps:
     can_run_in_process: Callable[[Call], bool]
     forget_task: Callable[[Call], None]
     """Forget the task of a call whose function is on a thread now."""
-    leave: Callable[[Call], None]
-    """Free the slot of a call that ran on after its leases were given up."""
+    leave: Callable[[LaneId, int], None]
+    """Free the slot of a call that ran on after its leases were given up, with so many jobs of a lane."""
 
 
 class Calls:
@@ -75,10 +76,50 @@ class Calls:
         self._threads = threads
         self._steps = steps
         self._observers = observers
+        self.call_of: dict[JobId, Call] = {}
+        """The calls that run, by each of their jobs."""
+        self.shared = 0
+        """How many of the running jobs have a slot only because others of their call have it."""
 
-    def start(self, call: Call) -> None:
-        """Make a call in a task of its own."""
+    def start(self, call: Call, running: dict[JobId, Dispatch]) -> None:
+        """Make a call in a task of its own: each of its jobs has a dispatch among those that run."""
+        dispatches = [self._runner.begin(job, call.lane) for job in call.jobs]
+        values = CallValues(*call.jobs) if len(call.jobs) > 1 else None
+        for dispatch in dispatches:
+            dispatch.call = values
+            running[dispatch.job.id] = dispatch
+            self.call_of[dispatch.job.id] = call
+        call.dispatches = dispatches
+        self.shared += call.left - 1
         self._steps.start_task(call.dispatches, self._guarded(call, self._begin))
+
+    def undo(self, call: Call, running: dict[JobId, Dispatch]) -> None:
+        """Undo the start of a call that could not be started."""
+        if call.dispatches:
+            self.shared -= call.left - 1
+        for dispatch in call.dispatches:
+            del running[dispatch.job.id], self.call_of[dispatch.job.id]
+        call.dispatches = []
+
+    def settled(self, dispatch: Dispatch) -> None:
+        """Free the slot of a call with the last of its jobs."""
+        call = self.call_of.pop(dispatch.job.id, None)
+        if call is None:
+            return
+        call.left -= 1
+        if call.left:
+            self.shared -= 1
+        else:
+            call.gathering.call_ended()
+
+    def keeps_slot(self, dispatch: Dispatch) -> bool:
+        """Return whether what still runs keeps a slot of its own; of the jobs of a call only the first one does."""
+        call = self.call_of.pop(dispatch.job.id, None)
+        if call is None:
+            return True
+        is_first, call.is_orphan = not call.is_orphan, True
+        self.shared -= 0 if is_first else 1
+        return is_first
 
     async def _guarded(self, call: Call, work: Callable[[Call], Awaitable[None]]) -> None:
         """Await a part of the work, and settle every job whatever happens."""
@@ -88,7 +129,11 @@ class Calls:
             for dispatch in call.dispatches:
                 self._steps.settle_broken(dispatch, error)
         if any(dispatch.state is LEFT_BEHIND for dispatch in call.dispatches):
-            self._steps.leave(call)
+            self._leave(call)
+
+    def _leave(self, call: Call) -> None:
+        call.gathering.call_ended()
+        self._steps.leave(call.lane.id, call.left)
 
     async def _begin(self, call: Call) -> None:
         """Settle the jobs that must not run after all, and call the function with the others."""
@@ -157,7 +202,7 @@ class Calls:
         """Continue with what a thread has returned; a call that was dropped only leaves its slot."""
         part = call.current
         if part[0].state >= ABANDONED:
-            self._steps.leave(call)
+            self._leave(call)
             return
 
         async def resume(call: Call) -> None:

@@ -24,8 +24,9 @@ from redrive.store.records import ClaimedJob, JobId
 class Call:
     """One call of a batch function, for some jobs of a lane."""
 
-    def __init__(self, lane: Lane, *jobs: ClaimedJob) -> None:
-        self.lane = lane
+    def __init__(self, gathering: Gathering, *jobs: ClaimedJob) -> None:
+        self.gathering = gathering
+        self.lane = gathering.lane
         self.jobs = jobs
         self.dispatches: list[Dispatch] = []
         """One for each job; empty until it has a slot."""
@@ -52,7 +53,7 @@ class Gathering:
         on_call: Callable[[Call], None],
         on_due: Callable[[], None],
     ) -> None:
-        self._lane = lane
+        self.lane = lane
         self._size = batch.size
         self._wait = cast("float", batch.wait)
         self._clock = clock
@@ -83,7 +84,7 @@ class Gathering:
 
     def room(self, slots: int) -> int:
         """Return how many more jobs can be claimed for so many free slots."""
-        most = self._lane.stage.concurrency
+        most = self.lane.stage.concurrency
         calls = slots if most is None else min(slots, most - self._calls)
         return max(0, calls * self._size - self.waiting)
 
@@ -128,12 +129,12 @@ class Gathering:
         return dropped
 
     def _may_call(self) -> bool:
-        most = self._lane.stage.concurrency
+        most = self.lane.stage.concurrency
         return most is None or self._calls < most
 
     def _hand_over(self, waiting: deque[ClaimedJob], count: int) -> None:
         self._calls += 1
-        self._on_call(Call(self._lane, *(waiting.popleft() for _ in range(count))))
+        self._on_call(Call(self, *(waiting.popleft() for _ in range(count))))
 
     def _due_in(self) -> float:
         return self._since + self._wait - self._clock.monotonic()
