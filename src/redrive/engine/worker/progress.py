@@ -16,7 +16,6 @@ from typing import Final
 from redrive.engine.clock import Clock
 from redrive.engine.worker.dead_letter import literals_of, safe_text
 from redrive.engine.worker.dispatch import Dispatch
-from redrive.engine.worker.threads import BackgroundThread
 from redrive.errors import StoreError
 from redrive.store.protocol import Store
 from redrive.store.records import JobId
@@ -101,16 +100,3 @@ class Progress:
             except Exception as error:  # noqa: BLE001 - the others have something to report, too.
                 name = type(error).__name__
                 logger.warning("job %s: its progress could not be redacted: %s", dispatch.job.id, name)
-
-
-class ProgressThread(BackgroundThread):
-    """The thread that writes progress, so that no heartbeat waits for it."""
-
-    def __init__(self, write: Callable[[str], None]) -> None:
-        super().__init__("redrive-progress", lambda: write(self._worker))
-        self._worker = ""
-
-    def request(self, worker: str) -> None:
-        """Have progress written soon under this worker's name; while it is being written, once more after that."""
-        self._worker = worker
-        self.wake()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
 import os
 import platform
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -37,9 +38,9 @@ from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.loop_tracker import LoopTracker
 from redrive.engine.worker.processes import Processes, is_of_program
-from redrive.engine.worker.progress import STOP_SECONDS, ProgressThread
+from redrive.engine.worker.progress import STOP_SECONDS
 from redrive.engine.worker.slots import WorkerParts
-from redrive.engine.worker.threads import AskStore, StageThreads, StoreThread
+from redrive.engine.worker.threads import AskStore, BackgroundThread, StageThreads, StoreThread
 from redrive.engine.worker.worker import Ending, Worker
 from redrive.engine.worker_log import WorkerLog
 from redrive.errors import ConfigurationError
@@ -122,7 +123,8 @@ async def serve(
             store,
             pipelines,
             parts,
-            names=_names(),
+            # Under a name used again, a dead worker could renew the lease of a living one.
+            names=(fresh_name("worker") for _ in itertools.count()),
             concurrency=options.concurrency,
             lease=options.lease,
             resources=given,
@@ -136,7 +138,7 @@ async def serve(
         own = None if run is None else run.id
         statuses = RunStatusDriver(store, clock, ask_store=parts.ask_store, on_end=delivery.wake, own_run=own)
         listeners.append(statuses.committed)
-        drivers = (*_drivers(store, pipelines, worker, parts.ask_store), _health_probes(worker, parts))
+        drivers = _drivers(store, pipelines, worker, parts.ask_store)
         logs = () if log is None else (log,)
         side = [asyncio.ensure_future(each.run()) for each in (delivery, statuses, *drivers, *logs)]
         if options.stop is not None:
@@ -220,8 +222,8 @@ def _delivery(store: Store, worker: Worker, parts: WorkerParts) -> Delivery:
 
 def _drivers(
     store: Store, pipelines: Sequence[Pipeline], worker: Worker, ask_store: AskStore
-) -> tuple[Ticker, ReplayDriver, RetentionDriver]:
-    """Make what submits the jobs of schedules, drives replays, and prunes."""
+) -> tuple[Ticker, ReplayDriver, RetentionDriver, HealthProbes]:
+    """Make what submits the jobs of schedules, drives replays, prunes, and calls the probes that breakers bring with them."""
     clock = CURRENT.get().clock
 
     def name() -> str:
@@ -231,18 +233,14 @@ def _drivers(
         Ticker(store, clock, ask_store=ask_store),
         ReplayDriver(store, pipelines, clock, name=name, ask_store=ask_store, on_news=worker.wake),
         RetentionDriver(store, clock, name=name, ask_store=ask_store),
-    )
-
-
-def _health_probes(worker: Worker, parts: WorkerParts) -> HealthProbes:
-    """Make what calls the probes that breakers bring with them."""
-    return HealthProbes(
-        worker.probes,
-        CURRENT.get().clock,
-        name=lambda: worker.name,
-        ask_store=parts.ask_store,
-        call=DaemonThreads("redrive-probe").ask,
-        on_close=worker.wake,
+        HealthProbes(
+            worker.probes,
+            clock,
+            name=name,
+            ask_store=ask_store,
+            call=DaemonThreads("redrive-probe").ask,
+            on_close=worker.wake,
+        ),
     )
 
 
@@ -250,7 +248,8 @@ async def _keep_alive(
     stack: AsyncExitStack, store: Store, worker: Worker, options: Options, observers: Observers
 ) -> None:
     """Start the heartbeat, the thread that writes progress, and the health port."""
-    progress = ProgressThread(worker.progress.write)
+    # A thread of its own: no heartbeat waits until progress is redacted and written.
+    progress = BackgroundThread("redrive-progress", lambda: worker.progress.write(worker.name))
     progress.start()
     stack.callback(progress.stop, STOP_SECONDS)
     leases = Leases(
@@ -261,7 +260,7 @@ async def _keep_alive(
         on_lost_store=worker.lose_store,
         on_cancel=worker.cancel,
         on_reaped=lambda jobs: observers.report(lambda each: each.reaped(jobs)),
-        progress=progress.request,
+        progress=lambda _name: progress.wake(),
     )
     if options.health is not None:
         await stack.enter_async_context(
@@ -367,9 +366,3 @@ def _stop_on_signals(stack: AsyncExitStack, worker: Worker, options: Options) ->
             loop.add_signal_handler(number, worker.stop)
             stack.callback(signal.signal, number, before)
             stack.callback(loop.remove_signal_handler, number)
-
-
-def _names() -> Iterator[str]:
-    """Yield a new name for every start: under a name used again, a dead worker could renew the lease of a living one."""
-    while True:
-        yield fresh_name("worker")

@@ -14,7 +14,8 @@ from redrive import Context, Redrive
 from redrive.engine.worker import progress as module
 from redrive.engine.worker.dead_letter import literals_of, safe_text
 from redrive.engine.worker.leases import Heartbeat, Leases
-from redrive.engine.worker.progress import Progress, ProgressThread
+from redrive.engine.worker.progress import Progress
+from redrive.engine.worker.threads import BackgroundThread
 from redrive.errors import StoreUnavailableError
 from redrive.store.records import ClaimedJob
 from redrive.store.sqlite.store import SqliteStore
@@ -213,21 +214,21 @@ def test_a_worker_whose_progress_takes_for_ever_to_write_is_not_reaped(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
     """However often its heartbeat comes meanwhile, what came up is written once more, and not each time."""
-    written: list[str] = []
+    rounds: list[int] = []
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
-    def write(worker: str) -> None:
-        written.append(worker)
+    def write() -> None:
+        rounds.append(1)
         begun.set()
         assert go_on.wait(STUCK_SECONDS)
-        if len(written) == 2:
+        if len(rounds) == 2:
             ended.set()
 
     dead: list[str] = []
     for name in ("w1", "reaper"):
         store.start_worker(name, clock.wall(), LEASE)
-    thread = ProgressThread(write)
-    mine = Leases(store, clock, lease=LEASE, on_dead=dead.append, progress=thread.request)
+    thread = BackgroundThread("redrive-progress", write)
+    mine = Leases(store, clock, lease=LEASE, on_dead=dead.append, progress=lambda _name: thread.wake())
     heartbeat = Heartbeat(mine, lambda: "w1", lease=LEASE)
     reaper = Leases(store, clock, lease=LEASE, on_dead=dead.append)
     thread.start()
@@ -242,23 +243,25 @@ def test_a_worker_whose_progress_takes_for_ever_to_write_is_not_reaped(
     go_on.set()
     assert ended.wait(STUCK_SECONDS)
     thread.stop()
-    assert written == ["w1", "w1"]
+    assert len(rounds) == 2
 
 
 def test_a_progress_thread_continues_after_an_error_and_logs_it_redacted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    rounds: list[int] = []
     again = threading.Event()
 
-    def write(worker: str) -> None:
-        if worker == "w1":
-            thread.request("w2")
+    def write() -> None:
+        rounds.append(1)
+        if len(rounds) == 1:
+            thread.wake()
             raise RuntimeError("signing in with Bearer ghp_0123456789abcdef0123456789abcdef0123")
         again.set()
 
-    thread = ProgressThread(write)
+    thread = BackgroundThread("redrive-progress", write)
     thread.start()
-    thread.request("w1")
+    thread.wake()
 
     assert again.wait(STUCK_SECONDS)
     thread.stop()
@@ -270,18 +273,23 @@ def test_a_worker_writes_progress_on_a_thread_of_its_own(
     filed: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written_on: list[str] = []
+    names: list[str] = []
     written = threading.Event()
     plain = Progress.write
 
     def seen(self: Progress, worker: str) -> None:
         plain(self, worker)
         written_on.append(threading.current_thread().name)
+        names.append(worker)
         written.set()
 
     monkeypatch.setattr(Progress, "write", seen)
 
+    registered: list[str] = []
+
     def wait(number: int) -> int:
         assert written.wait(STUCK_SECONDS)
+        registered.extend(each.id for each in filed.pipelines.workers())
         return number
 
     pipeline = one_stage(wait)
@@ -289,3 +297,4 @@ def test_a_worker_writes_progress_on_a_thread_of_its_own(
     filed.work([pipeline], until_idle=True, lease=600.0)
 
     assert written_on[0] == "redrive-progress"
+    assert names[:1] == registered
