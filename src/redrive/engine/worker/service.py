@@ -36,11 +36,10 @@ from redrive.engine.schedules import Ticker
 from redrive.engine.worker.health import Health, health_port
 from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.engine.worker.leases import Heartbeat, Leases
-from redrive.engine.worker.loop_tracker import LoopTracker
 from redrive.engine.worker.processes import Processes, is_of_program
 from redrive.engine.worker.progress import STOP_SECONDS
 from redrive.engine.worker.slots import WorkerParts
-from redrive.engine.worker.threads import AskStore, BackgroundThread, StageThreads, StoreThread
+from redrive.engine.worker.threads import AskStore, BackgroundThread, LoopTracker, StageThreads, StoreThread
 from redrive.engine.worker.worker import Ending, Worker
 from redrive.engine.worker_log import WorkerLog
 from redrive.errors import ConfigurationError

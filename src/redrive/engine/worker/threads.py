@@ -43,6 +43,8 @@ QUICK_POLL_SECONDS: Final = 0.005
 """How often it polls functions that were quick: each poll takes the interpreter from them."""
 BLOCKS_SECONDS: Final = 0.0003
 """Functions that take longer than this on average are assumed to block."""
+BLOCKED_SECONDS: Final = 1.0
+"""After so long without a turn of the loop, that is logged."""
 
 
 class ThreadPool(Protocol):
@@ -246,3 +248,48 @@ class BackgroundThread:
             if self._is_over:
                 return
             self.run_once()
+
+
+class LoopTracker(threading.Thread):
+    """Asks a loop for a sign of life again and again; logs each stage that blocks it, once.
+
+    It only looks: a blocking call cannot be interrupted. Meanwhile heartbeats continue on their own thread; all else on the loop
+    waits.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(name="redrive-loop", daemon=True)
+        self._loop = loop
+        self._turned = threading.Event()
+        self._is_over = threading.Event()
+        self._logged: set[str] = set()
+
+    def run(self) -> None:
+        """Look until stopped."""
+        while not self._is_over.wait(BLOCKED_SECONDS):
+            self._turned.clear()
+            try:
+                self._loop.call_soon_threadsafe(self._turned.set)
+            except RuntimeError:
+                # The loop is closed.
+                return
+            if not self._turned.wait(BLOCKED_SECONDS) and not self._is_over.is_set():
+                self._log_blocked()
+                self._turned.wait()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._is_over.set()
+        self._turned.set()
+
+    def _log_blocked(self) -> None:
+        task = asyncio.current_task(self._loop)
+        name = "something" if task is None else task.get_name()
+        if name not in self._logged:
+            self._logged.add(name)
+            logger.warning(
+                "%s has blocked the event loop for more than %g s; all other async stages wait. Make it a sync stage, or await"
+                " asyncio.to_thread(...) around the blocking call.",
+                name if task is None else f"stage {name}",
+                BLOCKED_SECONDS,
+            )
