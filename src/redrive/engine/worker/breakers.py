@@ -134,7 +134,7 @@ class SharedBreakers:
         # The breaker of a key may have been forgotten since the caller looked it up.
         return BreakerStatus(breaker, self._states.get(breaker.name, BreakerState()))
 
-    def opens_in(self, now: float, otherwise: float, *, only: Breaker | None = None) -> float:
+    def opens_in(self, now: float, otherwise: float) -> float:
         """Return in how many seconds the next breaker that is not closed lets a job through; `otherwise` if none will.
 
         A breaker that brings its own probe lets none through before it is closed.
@@ -144,7 +144,6 @@ class SharedBreakers:
             for breaker, state in self._known_states()
             if state.phase is not Phase.CLOSED
             and breaker.probe is None
-            and (only is None or only.name == breaker.name)
             and (at := step.opens_at(breaker, state)) is not None
         ]
         return max(min(waits, default=otherwise), 0.01)

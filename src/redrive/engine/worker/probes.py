@@ -242,10 +242,9 @@ class Probes:
 
     def _is_time_for(self, breaker: Breaker, lane: LaneId, now: float) -> bool:
         """Return whether a probe may go out and a job is due for it; this only reads, because taking a probe is a change."""
-        if (
-            self.breakers.standing(breaker).is_closed
-            or self.breakers.opens_in(now, math.inf, only=breaker) > 0.01
-        ):
+        standing = self.breakers.standing(breaker)
+        opens = step.opens_at(breaker, standing.state)
+        if standing.is_closed or opens is None or opens - now > 0.01:
             return False
         upcoming = self._store.upcoming((lane,))
         return lane not in upcoming.paused and upcoming.due.get(lane, math.inf) <= now

@@ -173,11 +173,6 @@ class Worker:
         self._unstarted += self.slots.drop_waiting()
         self._wake.set()
 
-    def _stop_at_once(self, by: str) -> None:
-        """Stop as by a second signal."""
-        self._stops_by[by] = self._stops = max(2, self._stops)
-        self._wake.set()
-
     def wake(self) -> None:
         """Look for jobs now: something on this loop has queued some."""
         self._wake.set()
@@ -449,8 +444,9 @@ class Worker:
                 now = self._runtime.clock.monotonic()
                 failed_at = now if failed_at is None else failed_at
                 if self._stops and now - max(failed_at, self._stopped_at) >= GRACE_SECONDS:
-                    # Nothing can be stored: a worker that was stopped ends all the same.
-                    self._stop_at_once("store")
+                    # Nothing can be stored: a worker that was stopped ends all the same, as by a second signal.
+                    self._stops_by["store"] = self._stops = max(2, self._stops)
+                    self._wake.set()
                 await self._runtime.clock.asleep(RESEND_SECONDS)
             else:
                 if failed_at is not None:
