@@ -29,8 +29,6 @@ from typing import Final, NoReturn, Protocol, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
-from redrive.core.failure import Failure
-from redrive.core.fingerprint import Frame
 from redrive.core.signals import Finish, Signal
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.observers import Observers, installed, set_up_process
@@ -107,9 +105,7 @@ class StageReport(Struct, frozen=True, kw_only=True):
     output: bytes | None = None
     is_finish: bool = False
     """Whether the output is the job's result; this process does not know its type, the worker checks it."""
-    failure: Failure | None = None
-    stack: str = ""
-    frames: tuple[Frame, ...] = ()
+    failed: FailedAttempt | None = None
     notes: dict[str, str] = {}
     usage: dict[str, float] = {}
     children: list[Child] = []
@@ -253,8 +249,8 @@ class LoneTransaction:
             report = _DECODE_REPORT(self._pool.submit(end_transaction, worker, _ENCODE(one)).result())
         except BrokenProcessPool:
             raise LostProcessError(None) from None
-        if report.failure is not None:
-            raise FailedCommitError(FailedAttempt(report.failure, stack=report.stack, frames=report.frames))
+        if report.failed is not None:
+            raise FailedCommitError(report.failed)
         if report.output is None:
             raise RefusedSettlementError(None)
         return report.output == b"true"
@@ -285,12 +281,13 @@ def _take_over(dispatch: Dispatch, encoded: bytes) -> bytes | FailedAttempt:
     dispatch.context.notes.update(report.notes)
     dispatch.context.usage.update(report.usage)
     dispatch.context.children.extend(report.children)
-    if report.failure is not None:
-        failure, stage, codes = report.failure, dispatch.lane.stage, dispatch.lane.pipeline.codes
-        if codes is not None:
-            # The other process knows the stage, but not its pipeline.
-            failure = codes.translate(failure, stage=stage.name, idempotent=stage.is_idempotent)
-        return FailedAttempt(failure, stack=report.stack, frames=report.frames)
+    failed, stage, codes = report.failed, dispatch.lane.stage, dispatch.lane.pipeline.codes
+    if failed is not None:
+        if codes is None:
+            return failed
+        # The other process knows the stage, but not its pipeline.
+        failure = codes.translate(failed.failure, stage=stage.name, idempotent=stage.is_idempotent)
+        return msgspec.structs.replace(failed, failure=failure)
     output = report.output or b"null"
     if report.is_finish:
         dispatch.lane.pipeline.stages[-1].output.check(output)
@@ -374,7 +371,7 @@ def _report_of(raised: BaseException, stage: Stage[..., object]) -> StageReport:
     exc = as_failure(raised)
     failure = DEFAULT.classify(exc, idempotent=stage.is_idempotent, stage=stage.name)
     stack, frames = FailedAttempt(failure, exc).traceback()
-    return StageReport(failure=failure, stack=stack, frames=frames)
+    return StageReport(failed=FailedAttempt(failure, stack=stack, frames=frames))
 
 
 _open: Final[list[tuple[Store, StageTransaction, Stage[..., object]]]] = []

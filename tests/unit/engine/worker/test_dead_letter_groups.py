@@ -61,9 +61,8 @@ def test_a_value_of_several_lines_is_hidden_in_the_stack_of_a_group_from_another
     job = claimed(VALUE)
     context = Context(job_id=1, pipeline="shop", stage="gather", attempt=1)
     call = StageCall(gather.fn.__module__, "gather", job.input, context)
-    report = msgspec.msgpack.decode(run_in_process(call), type=StageReport)
-    assert report.failure is not None
-    failed = FailedAttempt(report.failure, stack=report.stack, frames=report.frames)
+    failed = msgspec.msgpack.decode(run_in_process(call), type=StageReport).failed
+    assert failed is not None
     stack = letter_of(failed, JobRedactor(job), "gather", DECISION, None).stack
 
     assert shown_of(VALUE, stack) == []

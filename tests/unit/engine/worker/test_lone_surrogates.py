@@ -74,11 +74,10 @@ def test_every_text_of_a_failure_comes_across() -> None:
     texts = ("message", "exception", "rule", "provider_code", "request_id", "line", "hint")
     halves = msgspec.structs.replace(plain, lineage=("a\udce9",), **dict.fromkeys(texts, "a\udce9"))
 
-    decoded = decoded_report(
-        StageReport(failure=halves, stack="a\udce9", frames=(Frame("a\udce9", "a\udce9", 1, True),))
-    )
+    failed = FailedAttempt(halves, stack="a\udce9", frames=(Frame("a\udce9", "a\udce9", 1, True),))
+    decoded = decoded_report(StageReport(failed=failed)).failed
 
-    assert decoded.failure is not None
+    assert decoded is not None
     assert {getattr(decoded.failure, name) for name in texts} == {decoded.stack} == {r"a\udce9"}
     assert (decoded.failure.lineage, decoded.frames) == (
         (r"a\udce9",),

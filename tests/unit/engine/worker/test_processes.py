@@ -191,8 +191,8 @@ def test_in_the_other_process_resources_are_opened_for_the_call() -> None:
 def test_in_the_other_process_a_sync_stage_returns_or_ends_the_program_like_any_other() -> None:
     assert report("keep", "x").output == b'"x"'
     answer = report("crunch", "exit")
-    assert answer.failure is not None
-    assert "sys.exit(3)" in answer.failure.message
+    assert answer.failed is not None
+    assert "sys.exit(3)" in answer.failed.failure.message
 
 
 def test_a_process_looks_where_its_worker_does_leaves_interrupts_to_it_and_ends_with_it(
@@ -230,22 +230,22 @@ def test_in_the_other_process_log_records_name_their_job(caplog: pytest.LogCaptu
 def test_in_the_other_process_a_signal_is_reported_as_a_failure() -> None:
     answer = report("ask_again", "x")
 
-    assert answer.failure is not None
-    assert (answer.failure.signal, answer.failure.retry_after) == (SignalKind.RETRY, 1.0)
+    assert answer.failed is not None
+    assert (answer.failed.failure.signal, answer.failed.failure.retry_after) == (SignalKind.RETRY, 1.0)
 
 
 def test_in_the_other_process_an_input_that_does_not_fit_is_a_failure() -> None:
     answer = report("crunch", 7)
 
-    assert answer.failure is not None
-    assert "crunch (input)" in answer.failure.message
+    assert answer.failed is not None
+    assert "crunch (input)" in answer.failed.failure.message
 
 
 def test_in_the_other_process_an_async_stage_is_cancelled_at_its_timeout() -> None:
     answer = report("wait_long", "x")
 
-    assert answer.failure is not None
-    assert answer.failure.code == "TIMEOUT"
+    assert answer.failed is not None
+    assert answer.failed.failure.code == "TIMEOUT"
 
 
 def test_in_the_other_process_a_stage_knows_its_deadline_too(
