@@ -119,23 +119,22 @@ class Journal:
         recovered = self._probes.recover(worker, now=now, token=token)
         want = _reduced_by(recovered, want)
         for settlement in batch:
-            if settlement.outcome == "hold":
-                self._note_hold(settlement.job)
+            breaker = self._breaker_of(settlement.job) if settlement.outcome == "hold" else None
+            if breaker is not None:
+                self._breakers.holding.add(breaker.name)
         answer = self._store.exchange(worker, batch, want, now=now, token=token, breakers=self._changes)
         self._breakers.written(answer.swapped)
         self._remember_keys(answer.claimed)
         for job in answer.claimed:
-            breaker = self._breakers.of(job.id, self._lanes[job.lane].stage.breaker)
+            breaker = self._breaker_of(job)
             if breaker is not None:
                 self._breakers.count_start(breaker, job.id, token)
         probes = self._probes.claim(answer.claimed, want, worker, now=now, token=token)
         self._remember_keys((*recovered, *probes))
         return msgspec.structs.replace(answer, claimed=(*recovered, *answer.claimed, *probes))
 
-    def _note_hold(self, job: ClaimedJob) -> None:
-        breaker = self._breakers.of(job.id, self._lanes[job.lane].stage.breaker)
-        if breaker is not None:
-            self._breakers.holding.add(breaker.name)
+    def _breaker_of(self, job: ClaimedJob) -> Breaker | None:
+        return self._breakers.of(job.id, self._lanes[job.lane].stage.breaker)
 
     def add_refused(self, answer: Exchange, batch: list[Settlement]) -> None:
         """Settle again, as failures of their attempts, the jobs whose rows the store refused in this commit.

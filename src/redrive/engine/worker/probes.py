@@ -85,12 +85,10 @@ class Probes:
         self.breakers.change(breaker, lambda state: state)
         return self.breakers.standing(breaker)
 
-    def assign(self, job: JobId, breaker: Breaker, now: float, token: str) -> bool:
-        """Let a job run as the probe of a breaker, if the probe can be taken; return whether it could."""
-        is_taken = self.take(breaker, now, token)
-        if is_taken:
+    def assign(self, job: JobId, breaker: Breaker, now: float, token: str) -> None:
+        """Let a job run as the probe of a breaker, if the probe can be taken."""
+        if self.take(breaker, now, token):
             self._tokens[job] = token
-        return is_taken
 
     def is_probe(self, job: JobId) -> bool:
         """Return whether a job runs as a probe."""

@@ -14,8 +14,8 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -111,8 +111,7 @@ async def serve(
 
     async with AsyncExitStack() as stack:
         stack.enter_context(jobs_in_log_records())
-        stack.enter_context(_short_switch_interval())
-        stack.enter_context(_rare_garbage_collection())
+        _tune_interpreter(stack)
         _track_loop(stack)
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
@@ -155,27 +154,17 @@ async def serve(
         return await _reported(running, worker.name, about, parts.observers)
 
 
-@contextmanager
-def _short_switch_interval() -> Generator[None]:
-    """Switch between threads more often: the store's thread needs the interpreter for a moment between any two statements."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, SWITCH_SECONDS))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
-@contextmanager
-def _rare_garbage_collection() -> Generator[None]:
-    """Collect cyclic garbage less often: thousands of jobs in flight would be examined again and again, and leave none."""
+def _tune_interpreter(stack: AsyncExitStack) -> None:
+    """Switch between threads more often, and collect cyclic garbage less often, until the stack is closed."""
+    # The store's thread needs the interpreter for a moment between any two statements.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(min(interval, SWITCH_SECONDS))
+    stack.callback(sys.setswitchinterval, interval)
+    # Thousands of jobs in flight would be examined again and again, and leave none.
     first, *others = gc.get_threshold()
     if first:
         gc.set_threshold(max(first, COLLECT_AFTER), *others)
-    try:
-        yield
-    finally:
-        gc.set_threshold(first, *others)
+    stack.callback(gc.set_threshold, first, *others)
 
 
 def _log(store: Store, options: Options) -> WorkerLog | None:
@@ -316,8 +305,7 @@ async def _run_with(worker: Worker, beside: Awaitable[None]) -> Ending:
     try:
         ending = await worker.run()
     finally:
-        driver.cancel()
-        await asyncio.gather(driver, return_exceptions=True)
+        await _end([driver])
     if not driver.cancelled():
         driver.result()
     return ending

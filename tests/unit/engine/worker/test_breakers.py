@@ -171,8 +171,10 @@ def test_probes_that_were_dropped_are_all_given_back_whatever_happens_meanwhile(
             shared.note(breaker, Evidence.DOWN)
     shared.flush(0.0)
     probes = Probes(store, {}, shared)
-    assert probes.assign(JobId(1), OPEN, 60.0, "a")
-    assert probes.assign(JobId(2), web, 60.0, "b")
+    probes.assign(JobId(1), OPEN, 60.0, "a")
+    probes.assign(JobId(2), web, 60.0, "b")
+    assert probes.is_probe(JobId(1))
+    assert probes.is_probe(JobId(2))
     probes.drop(JobId(1), OPEN)
     swap, times = store.swap_breaker, list[int]()
 

@@ -140,7 +140,8 @@ def test_a_job_that_is_released_frees_its_probe_at_once(scene: Scene) -> None:
     scene.breakers.note(API, Evidence.DOWN)
     scene.breakers.flush(now)
     now += 10
-    assert scene.probes.assign(one.id, API, now, "one")
+    scene.probes.assign(one.id, API, now, "one")
+    assert scene.probes.is_probe(one.id)
     scene.probes.drop(one.id, API)
 
     scene.journal.release([one], now)
