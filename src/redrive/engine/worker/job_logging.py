@@ -15,7 +15,6 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib import import_module
 from threading import Lock
 from typing import Final, cast
 
@@ -93,8 +92,7 @@ class Writer:
     level: int
     is_output: bool
     """Whether it is standard output instead of standard error."""
-    module: str
-    formatter: str
+    formatter: type[logging.Formatter]
     form: str | None
     dates: str | None
 
@@ -142,18 +140,16 @@ def _writer_of(handler: logging.Handler) -> Writer:
     return Writer(
         level=handler.level,
         is_output=getattr(handler, "stream", None) is sys.stdout,
-        module=kind.__module__ if is_known else logging.__name__,
-        formatter=kind.__name__ if is_known else logging.Formatter.__name__,
+        formatter=kind if is_known else logging.Formatter,
         form=cast("str | None", getattr(formatter, "_fmt", None)),
         dates=formatter.datefmt,
     )
 
 
 def _formatter(writer: Writer) -> logging.Formatter:
-    made = cast("type[logging.Formatter]", getattr(import_module(writer.module), writer.formatter))
     for style in ("%", "{", "$"):
         try:
-            return made(writer.form, writer.dates, style, defaults=dict.fromkeys(FIELDS, ""))
+            return writer.formatter(writer.form, writer.dates, style, defaults=dict.fromkeys(FIELDS, ""))
         except ValueError:
             # The format is written in another style.
             continue

@@ -105,9 +105,7 @@ def test_the_format_is_the_same_in_every_style(
 def test_a_format_that_nobody_can_read_never_keeps_a_process_from_starting(
     root: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    writer = Writer(
-        level=0, is_output=False, module="logging", formatter="Formatter", form="no field", dates=None
-    )
+    writer = Writer(level=0, is_output=False, formatter=logging.Formatter, form="no field", dates=None)
 
     heard(LogSetup(level=logging.INFO, levels={}, disabled=0, writer=writer))
 
