@@ -20,6 +20,7 @@ from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import StageThreads
 from redrive.engine.worker.worker import Ending, Worker
 from redrive.store.protocol import Store
+from redrive.store.records import Settlement
 from redrive.testing import VirtualClock
 from tests.embedded import read_rows
 from tests.inline import InlineThreads, NoProcesses, at_once, inline_parts
@@ -46,12 +47,19 @@ def one_stage(function: Callable[..., object], pipeline: str = "shop", **options
 
 
 def worker_on(
-    store: Store, *pipelines: Pipeline, parts: WorkerParts | None = None, **options: object
+    store: Store,
+    *pipelines: Pipeline,
+    parts: WorkerParts | None = None,
+    on_commit: Callable[[list[Settlement]], None] | None = None,
+    **options: object,
 ) -> Worker:
     """Build a worker; to be called on a loop."""
     names = (f"w{n}" for n in itertools.count(1))
     record_rules(store, pipelines)
-    return Worker(store, pipelines, parts or inline_parts(), names=names, **options)  # type: ignore[arg-type]
+    worker = Worker(store, pipelines, parts or inline_parts(), names=names, **options)  # type: ignore[arg-type]
+    if on_commit is not None:
+        worker.listeners.append(on_commit)
+    return worker
 
 
 def work(store: Store, *pipelines: Pipeline, hold_max: float = float("inf"), **options: Any) -> Ending:

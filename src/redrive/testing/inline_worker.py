@@ -81,9 +81,9 @@ async def run_job(
             concurrency=1,
             resources=given,
             classifier=classifier,
-            on_commit=lambda batch: delivery.committed(batch),  # noqa: PLW0108 - made below, from the worker's lanes.
         )
         delivery = Delivery(store, worker.lanes, clock, ask_store=_at_once, call=call)
+        worker.listeners.append(delivery.committed)
         record_listeners(store, worker.lanes)
         stages.stop = store.stop = worker.stop
         began_at = clock.wall()

@@ -103,12 +103,6 @@ async def serve(
     """Run a worker until it is stopped, or there is nothing left to do."""
     _check_process_stages(pipelines)
     clock = CURRENT.get().clock
-    listeners: list[Callable[[list[Settlement]], None]] = [] if run is None else [run.on_commit]
-
-    def committed(batch: list[Settlement]) -> None:
-        for listener in listeners:
-            listener(batch)
-
     async with AsyncExitStack() as stack:
         stack.enter_context(jobs_in_log_records())
         _tune_interpreter(stack)
@@ -127,15 +121,14 @@ async def serve(
             lease=options.lease,
             resources=given,
             about=about,
-            on_commit=committed,
             leased_max=None if run is None else run.leased_max,
         )
         await _keep_alive(stack, store, worker, options, parts.observers)
         delivery = _delivery(store, worker, parts)
-        listeners.append(delivery.committed)
         own = None if run is None else run.id
         statuses = RunStatusDriver(store, clock, ask_store=parts.ask_store, on_end=delivery.wake, own_run=own)
-        listeners.append(statuses.committed)
+        listeners = (delivery.committed, statuses.committed)
+        worker.listeners += listeners if run is None else (run.on_commit, *listeners)
         drivers = _drivers(store, pipelines, worker, parts.ask_store)
         logs = () if log is None else (log,)
         side = [asyncio.ensure_future(each.run()) for each in (delivery, statuses, *drivers, *logs)]

@@ -92,7 +92,6 @@ class Worker:
         resources: OpenedResources = MappingProxyType({}),
         classifier: Classifier = DEFAULT,
         about: WorkerFacts | None = None,
-        on_commit: Callable[[list[Settlement]], None] | None = None,
         leased_max: Callable[[], int | None] | None = None,
     ) -> None:
         self._store = store
@@ -101,7 +100,8 @@ class Worker:
         self._lease = lease
         self._ask_store = parts.ask_store
         self._about = about or WorkerFacts(pipelines=tuple(each.name for each in pipelines))
-        self._on_commit = on_commit
+        self.listeners: list[Callable[[list[Settlement]], None]] = []
+        """Called with what was committed."""
         self._leased_max = leased_max
         self._runtime = CURRENT.get()
         self._observers = parts.observers
@@ -234,8 +234,8 @@ class Worker:
         """Report what a stage has committed together with its own writes."""
         self._report_commit([settlement], Exchange(lost=(), broken=(), claimed=()))
         self._idle_wait.settled()
-        if self._on_commit is not None:
-            self._on_commit([settlement])
+        for listener in self.listeners:
+            listener([settlement])
         self._wake.set()
 
     def _note_dead(self, name: str) -> None:
@@ -329,8 +329,8 @@ class Worker:
             self._unstarted += self.slots.drop_waiting()
         if any(settlement.outcome != "hold" for settlement in batch):
             self._idle_wait.settled()
-        if self._on_commit is not None and batch:
-            self._on_commit(batch)
+        for listener in self.listeners if batch else ():
+            listener(batch)
         return bool(batch or answer.claimed)
 
     async def _answer_to(
