@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Final, cast
 
 import msgspec
@@ -23,14 +22,6 @@ HEAD_MAX: Final = 8_192
 CONNECTIONS_MAX: Final = 32
 """Connections at once; for one more the oldest is closed, so that idle ones cannot use up the descriptors of the worker."""
 PORT_MAX: Final = 65_535
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Whether a worker is well, and the facts for a supervisor."""
-
-    is_well: bool
-    facts: dict[str, object]
 
 
 def check_port(field: str, port: object, *, further: int = 0) -> int:
@@ -65,9 +56,9 @@ def _path_of(head: bytes) -> str:
     return words[1].partition(b"?")[0].decode("latin-1") if len(words) > 2 else ""
 
 
-def _health_answer(health: Health) -> bytes:
-    body = msgspec.json.encode({"status": "ok" if health.is_well else "unwell", **health.facts})
-    return _answer("application/json", body, "200 OK" if health.is_well else "503 Service Unavailable")
+def _health_answer(facts: dict[str, object]) -> bytes:
+    status = "200 OK" if facts["status"] == "ok" else "503 Service Unavailable"
+    return _answer("application/json", msgspec.json.encode(facts), status)
 
 
 def _answer(kind: str, body: bytes, status: str = "200 OK") -> bytes:
@@ -81,9 +72,9 @@ def _parts(address: object) -> Sequence[object]:
 
 @asynccontextmanager
 async def health_port(
-    host: str, port: int, ask: Callable[[], Health], observers: Observers | None = None
+    host: str, port: int, ask: Callable[[], dict[str, object]], observers: Observers | None = None
 ) -> AsyncGenerator[None]:
-    """Answer supervisors on this address."""
+    """Answer supervisors on this address, with facts whose `status` is `ok` while the worker is well."""
     known = observers or Observers()
     connections: dict[asyncio.StreamWriter, None] = {}
 

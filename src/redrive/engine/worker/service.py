@@ -33,7 +33,7 @@ from redrive.engine.retention import RetentionDriver
 from redrive.engine.runs.ending import RunStatusDriver
 from redrive.engine.runtime import CURRENT
 from redrive.engine.schedules import Ticker
-from redrive.engine.worker.health import Health, health_port
+from redrive.engine.worker.health import health_port
 from redrive.engine.worker.job_logging import jobs_in_log_records
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.engine.worker.processes import Processes, is_of_program
@@ -106,11 +106,19 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.enter_context(jobs_in_log_records())
         _tune_interpreter(stack)
-        _track_loop(stack)
+        tracker = LoopTracker(asyncio.get_running_loop())
+        tracker.start()
+        stack.callback(tracker.stop)
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
         log = _log(store, options)
-        parts, about = _parts(stack, store, options, log), _about(pipelines, options)
+        parts = _parts(stack, store, options, log)
+        about = WorkerFacts(
+            host=platform.node(),
+            process=os.getpid(),
+            pipelines=tuple(each.name for each in pipelines),
+            concurrency=options.concurrency,
+        )
         worker = Worker(
             store,
             pipelines,
@@ -252,13 +260,6 @@ async def _keep_alive(
     stack.callback(heartbeat.stop)
 
 
-def _track_loop(stack: AsyncExitStack) -> None:
-    """Log stages that block the event loop."""
-    tracker = LoopTracker(asyncio.get_running_loop())
-    tracker.start()
-    stack.callback(tracker.stop)
-
-
 async def _reported(
     running: Awaitable[Ending], name: str, about: WorkerFacts, observers: Observers
 ) -> Ending:
@@ -304,15 +305,15 @@ async def _run_with(worker: Worker, beside: Awaitable[None]) -> Ending:
     return ending
 
 
-def _health_of(worker: Worker, leases: Leases, options: Options) -> Health:
+def _health_of(worker: Worker, leases: Leases, options: Options) -> dict[str, object]:
     silent = leases.silent_for()
-    facts: dict[str, object] = {
+    return {
+        "status": "ok" if silent <= options.lease else "unwell",
         "worker": worker.name,
         "running": worker.slots.running,
         "concurrency": options.concurrency,
         "seconds_since_contact": round(silent, 3),
     }
-    return Health(silent <= options.lease, facts)
 
 
 def _check_process_stages(pipelines: Sequence[Pipeline]) -> None:
@@ -325,15 +326,6 @@ def _check_process_stages(pipelines: Sequence[Pipeline]) -> None:
                 rule="needs a stage that another process can import, and this one is of the program that was started",
                 fix="Move the stage into a module of its own, and import it.",
             )
-
-
-def _about(pipelines: Sequence[Pipeline], options: Options) -> WorkerFacts:
-    return WorkerFacts(
-        host=platform.node(),
-        process=os.getpid(),
-        pipelines=tuple(each.name for each in pipelines),
-        concurrency=options.concurrency,
-    )
 
 
 def _stop_on_signals(stack: AsyncExitStack, worker: Worker, options: Options) -> None:
