@@ -110,9 +110,8 @@ def _run(call: Call, wait: Step | float, attempt: Callable[[], R]) -> R:
             wait = call.failed(exc)
             if wait is Step.END:
                 raise
-        except (
-            BaseException
-        ):  # An interrupt proves nothing about the dependency, but the probe must be released.
+        except BaseException:
+            # An interrupt proves nothing about the dependency, but the probe must be released.
             call.abandoned()
             raise
         else:

@@ -210,7 +210,10 @@ class SharedBreakers:
             elif self.change(breaker, record, code=self._codes[name]):
                 self._forget(name, tally)
         for name in tuple(self.holding):
-            self._release_if_closed(name, now)
+            # Whoever closed it released only what was held by then.
+            raw = self._store.breaker(name)
+            if raw is None or _DECODE(raw).phase is Phase.CLOSED:
+                self._store.apply(worker_sql.release_held(now=now, breaker=name))
             self.holding.discard(name)
         return changes
 
@@ -224,12 +227,6 @@ class SharedBreakers:
         kept = self._tallies[name]
         kept[0] -= tally[0]
         kept[1] -= tally[1]
-
-    def _release_if_closed(self, name: str, now: float) -> None:
-        """Release what is held for a closed breaker: whoever closed it released only what was held by then."""
-        raw = self._store.breaker(name)
-        if raw is None or _DECODE(raw).phase is Phase.CLOSED:
-            self._store.apply(worker_sql.release_held(now=now, breaker=name))
 
     def change(
         self, breaker: Breaker, change: Callable[[BreakerState], BreakerState], *, code: str | None = None

@@ -123,18 +123,14 @@ class CallValues:
 class JobRedactor:
     """Redacts what is written about one run of a job; its message is redacted only once."""
 
-    __slots__ = ("_message", "_secret", "job", "values")
+    __slots__ = ("_message", "job", "secret", "values")
 
     def __init__(self, job: ClaimedJob, call: CallValues | None = None, *, secret: bytes = b"") -> None:
         self.job = job
-        self._secret = secret
+        self.secret = secret
         self.values = CallValues(job) if call is None else call
         """Payload and stage input; in a batch, those of all its jobs."""
         self._message: str | None = None
-
-    def input_hash(self) -> str:
-        """Return what distinguishes inputs; keyed, because a short input could be found by trying all of them."""
-        return hmac.digest(self._secret, self.job.input, "sha256").hex()[:16]
 
     def message(self, failure: Failure) -> str:
         """Return the message of the run's failure, redacted but not cut."""
@@ -232,7 +228,8 @@ def _context_of(failure: Failure, redactor: JobRedactor, stage: str, notes: str 
         "request_id": foreign["request_id"],
         "round": job.round,
         "notes": foreign["notes"],
-        "input_sha256": redactor.input_hash(),
+        # Distinguishes inputs; keyed, because a short input could be found by trying all of them.
+        "input_sha256": hmac.digest(redactor.secret, job.input, "sha256").hex()[:16],
     }
 
 

@@ -228,6 +228,9 @@ def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
 def reduced_settlement(settlement: Settlement) -> Settlement:
     """Return a settlement without what is written beside its job, in fixed texts that every store takes: the last resort."""
     letter = settlement.letter
+    if letter is not None:
+        plain = _plain_class(letter.exception)
+        letter = msgspec.structs.replace(letter, message=REFUSED, exception=plain, stack="", context=b"{}")
     return msgspec.structs.replace(
         settlement,
         exception=settlement.exception and _plain_class(settlement.exception),
@@ -236,7 +239,7 @@ def reduced_settlement(settlement: Settlement) -> Settlement:
         notes=None,
         children=(),
         recipients=(),
-        letter=None if letter is None else _reduced_letter(letter),
+        letter=letter,
     )
 
 
@@ -246,11 +249,6 @@ def _reduced_decision(text: str | None) -> str | None:
     if decision is None or isinstance(decision, NoDecision | Cancel | Skip | Finish):
         return text
     return encode_decision(OldDecision(decision.reason))
-
-
-def _reduced_letter(letter: Letter) -> Letter:
-    exception = _plain_class(letter.exception)
-    return msgspec.structs.replace(letter, message=REFUSED, exception=exception, stack="", context=b"{}")
 
 
 def _plain_class(name: str) -> str:
