@@ -59,14 +59,8 @@ class Journal:
         self._unsettled: dict[JobId, tuple[float, ClaimedJob]] = {}
         """Jobs that cannot be settled, and when they are queued again."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether everything has been committed."""
-        return not self._settlements
-
-    @property
-    def size(self) -> int:
-        """How many settlements have not been committed."""
+    def __len__(self) -> int:
+        """Return how many settlements have not been committed."""
         return len(self._settlements)
 
     def add(self, settlement: Settlement) -> None:

@@ -211,7 +211,7 @@ class Worker:
     @property
     def _is_idle(self) -> bool:
         """Whether nothing runs here, waits, or is still to be committed."""
-        return self.slots.is_empty and self._journal.is_empty
+        return self.slots.is_empty and not self._journal
 
     def declare_dead(self, name: str) -> None:
         """Report, from any thread, that the store no longer knows a worker of this name."""
@@ -280,7 +280,7 @@ class Worker:
             self._journal.add(settlement_of_stop(dispatch))
         try:
             await self._ask(functools.partial(self._journal.flush_breakers, now))
-            while not self._journal.is_empty:
+            while self._journal:
                 batch, token = self._journal.take()
                 commit = functools.partial(self._settle, batch, now=now, token=token)
                 self._report_commit(batch, await self._ask(commit))
@@ -298,7 +298,7 @@ class Worker:
             await self._release_unstarted()
         room = 0 if self._stops else max(0, self._room(self._prefetch.count))
         most = self._leasable()
-        if self._journal.is_empty and not room:
+        if not self._journal and not room:
             self.slots.fill()
             return False
         batch, token = self._journal.take()
@@ -456,7 +456,7 @@ class Worker:
 
     async def _pause(self) -> None:
         """Wait until something ends or is asked for; with room for more, only until it is time to look again."""
-        if not self._journal.is_empty:
+        if self._journal:
             return
         if self._stops or self._room(0) <= 0:
             self._unstarted += await self._prefetch.wait(self._wake)
@@ -472,7 +472,7 @@ class Worker:
         most = None if self._leased_max is None else self._leased_max()
         if most is None:
             return COMMIT_MAX
-        return min(COMMIT_MAX, most - len(self.slots.jobs()) - self._journal.size)
+        return min(COMMIT_MAX, most - len(self.slots.jobs()) - len(self._journal))
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return cast("T", await self._ask_store(question))
