@@ -16,7 +16,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-async def at_once(work: Callable[[], object]) -> object:
+async def at_once(work: Callable[[], T]) -> T:
     """Run what would block, here and now."""
     return work()
 

@@ -43,7 +43,7 @@ from redrive.store.sqlite import settle
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
 from redrive.testing.clock import MONOTONIC_START, WALL_START
-from tests.inline import inline_parts
+from tests.inline import T, inline_parts
 
 from .stages import batch_stage
 from .watch import ATTEMPTS_MAX, LEASE, LIVE_LETTER, PROCESS, Process, Watch
@@ -133,7 +133,7 @@ class FaultyStore:
         while self._clock.monotonic() < self._frozen_until:
             await self._clock.asleep(self._frozen_until - self._clock.monotonic())
 
-    async def elsewhere(self, work: Callable[[], object]) -> object:
+    async def elsewhere(self, work: Callable[[], T]) -> T:
         """Run what would block, once the process is not frozen."""
         await asyncio.sleep(0)
         await self.thaw()

@@ -14,13 +14,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final, TypeVar
 
 IDLE_SECONDS: Final = 10.0
 """How long a thread waits for more work before it ends."""
 
-Answer = asyncio.Future[object]
-Order = tuple[asyncio.AbstractEventLoop, Answer, contextvars.Context, Callable[[], object]]
+T = TypeVar("T")
+Order = tuple[asyncio.AbstractEventLoop, asyncio.Future[Any], contextvars.Context, Callable[[], object]]
 
 
 class DaemonThreads:
@@ -31,10 +31,10 @@ class DaemonThreads:
         self._mutex = threading.Lock()
         self._idle: list[SimpleQueue[Order]] = []
 
-    def ask(self, question: Callable[[], object]) -> Answer:
+    def ask(self, question: Callable[[], T]) -> asyncio.Future[T]:
         """Run a function in a copy of the caller's context; the future gets its result or exception."""
         loop = asyncio.get_running_loop()
-        answer: Answer = loop.create_future()
+        answer: asyncio.Future[T] = loop.create_future()
         with self._mutex:
             is_new = not self._idle
             inbox: SimpleQueue[Order] = SimpleQueue() if is_new else self._idle.pop()
@@ -82,7 +82,7 @@ def _outcome(
         return None, error
 
 
-def _set(answer: Answer, result: object, error: BaseException | None) -> None:
+def _set(answer: asyncio.Future[object], result: object, error: BaseException | None) -> None:
     if answer.done():
         # The caller no longer waits.
         return

@@ -13,7 +13,7 @@ import inspect
 import itertools
 import logging
 from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 from redrive.core.arguments import seconds
 from redrive.core.breaker import Breaker, Evidence
@@ -22,11 +22,9 @@ from redrive.engine.classifier import classify
 from redrive.engine.clock import Clock
 from redrive.engine.outage import repeat
 from redrive.engine.worker.probes import Probes
-from redrive.engine.worker.threads import AskStore, RunBlocking
+from redrive.engine.worker.threads import AskStore, BlockingCall
 
 logger = logging.getLogger("redrive.worker")
-
-T = TypeVar("T")
 
 LOOK_SECONDS: Final = 1.0
 """How often the state of a breaker is looked at; other workers see its changes as often."""
@@ -42,7 +40,7 @@ class HealthProbes:
         *,
         name: Callable[[], str],
         ask_store: AskStore,
-        call: RunBlocking,
+        call: BlockingCall,
         on_close: Callable[[], None],
     ) -> None:
         self._probes = probes
@@ -63,7 +61,7 @@ class HealthProbes:
 
     async def look(self, breaker: Breaker) -> float:
         """Ask the dependency if it is time; return in how many seconds to look again."""
-        state = (await self._ask(lambda: self._probes.standing(breaker))).state
+        state = (await self._ask_store(lambda: self._probes.standing(breaker))).state
         now = self._clock.wall()
         due_at = opens_at(breaker, state)
         if state.phase is Phase.CLOSED or due_at is None:
@@ -71,10 +69,10 @@ class HealthProbes:
         if due_at > now:
             return min(LOOK_SECONDS, due_at - now)
         token = f"{self._name()}:health:{next(self._numbers)}"
-        if not await self._ask(lambda: self._probes.take_alone(breaker, now, token)):
+        if not await self._ask_store(lambda: self._probes.take_alone(breaker, now, token)):
             return LOOK_SECONDS
         evidence, code = await self._asked(breaker)
-        await self._ask(lambda: self._probes.end(breaker, self._clock.wall(), token, evidence, code))
+        await self._ask_store(lambda: self._probes.end(breaker, self._clock.wall(), token, evidence, code))
         if evidence is Evidence.ALIVE:
             self._on_close()
         # A breaker that wants several good answers is still half open: the next one is due at once.
@@ -91,6 +89,3 @@ class HealthProbes:
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything.
             return Evidence.DOWN, classify(error).code
         return Evidence.ALIVE, None
-
-    async def _ask(self, question: Callable[[], T]) -> T:
-        return cast("T", await self._ask_store(question))

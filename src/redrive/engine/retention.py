@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Final, TypeVar, cast
+from typing import Final
 
 import msgspec
 
@@ -31,7 +31,6 @@ from redrive.store.statements import upkeep as upkeep_sql
 from redrive.store.steps import lease_time
 
 logger = logging.getLogger("redrive.retention")
-T = TypeVar("T")
 
 STEP: Final = 1_000
 """Jobs per transaction."""
@@ -153,15 +152,17 @@ class RetentionDriver:
     async def _look(self) -> float:
         if await self.prune_due() or self._clock.wall() >= self._tend_at:
             step = upkeep_sql.tend_attempts(now=self._clock.wall())
-            await self._ask(lambda: self._store.apply(step))
+            await self._ask_store(lambda: self._store.apply(step))
             # Not in the transaction before, which locks tables.
-            await self._ask(lambda: self._store.apply(*(fold() for fold in _FOLDS)))
+            await self._ask_store(lambda: self._store.apply(*(fold() for fold in _FOLDS)))
             self._tend_at = self._clock.wall() + TEND_SECONDS
         return LOOK_SECONDS
 
     async def prune_due(self) -> int:
         """Prune for every schedule that is due and that no other worker has taken; return how much was deleted."""
-        rows = await self._ask(lambda: self._store.query(upkeep_sql.due_retentions(now=self._clock.wall())))
+        rows = await self._ask_store(
+            lambda: self._store.query(upkeep_sql.due_retentions(now=self._clock.wall()))
+        )
         total = 0
         for due in rows:
             if await self._take(due):
@@ -178,7 +179,7 @@ class RetentionDriver:
             )
             return self._store.apply(lease.touching(1)) is not None
 
-        return await self._ask(take)
+        return await self._ask_store(take)
 
     async def _prune(self, due: upkeep_sql.DueRetention) -> int:
         now = self._clock.wall()
@@ -186,13 +187,13 @@ class RetentionDriver:
         steps = prune_steps(self._store, {kind: now - age for kind, age in ages.items()})
         deleted = Counter(dict.fromkeys(ages, 0))
         renew_at = now + DRIVE_SECONDS / 2
-        while (step := await self._ask(lambda: next(steps, None))) is not None:
+        while (step := await self._ask_store(lambda: next(steps, None))) is not None:
             deleted[step[0]] += step[1]
             if self._clock.wall() >= renew_at:
                 if not await self._take(due):
                     return deleted.total()
                 renew_at = self._clock.wall() + DRIVE_SECONDS / 2
-        await self._ask(lambda: self._store.apply(*self._ended(due, deleted)))
+        await self._ask_store(lambda: self._store.apply(*self._ended(due, deleted)))
         logger.info("schedule %s pruned: %s", due.name, _text(deleted))
         return deleted.total()
 
@@ -206,9 +207,6 @@ class RetentionDriver:
             next_at=following, last_at=due.next_at, deleted=counts, name=due.name, driver=self._name()
         ).touching(1)
         return [end, operation_sql.log_letters(act=act, letters=None, change=change)]
-
-    async def _ask(self, question: Callable[[], T]) -> T:
-        return cast("T", await self._ask_store(question))
 
 
 def _text(deleted: Mapping[str, int]) -> str:

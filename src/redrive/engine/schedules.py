@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from typing import Final, cast
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -65,10 +65,7 @@ class Ticker:
 
     async def _look(self) -> float:
         await self._ask_store(self.tick)
-        (next_at,) = cast(
-            "list[float | None]",
-            await self._ask_store(lambda: self._store.query(run_sql.next_schedule_at())),
-        )
+        (next_at,) = await self._ask_store(lambda: self._store.query(run_sql.next_schedule_at()))
         due_in = LOOK_SECONDS if next_at is None else next_at - self._clock.wall()
         # A schedule that is still due could not be advanced; trying again at once would not help.
         return min(due_in, LOOK_SECONDS) if due_in > 0 else LOOK_SECONDS

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Final, Literal, NamedTuple, TypeVar, cast
+from typing import Final, Literal, NamedTuple
 
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.worker.dead_letter import FailedAttempt
@@ -29,7 +29,6 @@ from redrive.store.records import Settlement
 
 logger = logging.getLogger("redrive.worker")
 
-T = TypeVar("T")
 KEPT: Final = frozenset({"ok", "skipped"})
 """Outcomes with which a stage's writes are committed."""
 
@@ -110,7 +109,7 @@ class TransactionalRuns:
 
     async def _begin(self, *, is_async: bool) -> StageTransaction:
         begin = partial(self._transactions().begin, is_async=is_async)
-        asked = cast("asyncio.Future[StageTransaction]", self._commits.ask(begin))
+        asked = self._commits.ask(begin)
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:
@@ -157,10 +156,10 @@ class TransactionalRuns:
             self._roll_back(transaction)
             raise
         if settlement.outcome not in KEPT:
-            await self._ask(transaction.roll_back)
+            await self._commits.ask(transaction.roll_back)
             return Ended(settlement, "open")
         try:
-            is_ours = await self._ask(partial(transaction.settle, self._worker(), settlement))
+            is_ours = await self._commits.ask(partial(transaction.settle, self._worker(), settlement))
         except LostProcessError:
             raise
         except FailedCommitError as error:
@@ -177,6 +176,3 @@ class TransactionalRuns:
     def _roll_back(self, transaction: StageTransaction) -> None:
         """Roll back, without waiting for it."""
         _ = self._commits.ask(transaction.roll_back)
-
-    async def _ask(self, question: Callable[[], T]) -> T:
-        return cast("T", await self._commits.ask(question))

@@ -13,7 +13,7 @@ import contextvars
 import functools
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline
 from redrive.engine.pipeline.submission import encoded_payload
@@ -124,7 +124,7 @@ class _CallerThread:
     def __init__(self) -> None:
         self._calls: asyncio.Queue[_SyncCall] = asyncio.Queue()
 
-    async def call(self, work: Callable[[], object]) -> object:
+    async def call(self, work: Callable[[], Any]) -> Any:
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._calls.put_nowait((work, answer))
         return await answer

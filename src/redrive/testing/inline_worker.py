@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Final, Literal, NoReturn, cast
+from typing import Final, Literal, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -30,7 +30,7 @@ from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.pipeline.pipeline import Event, Hook, Pipeline
 from redrive.engine.pipeline.resources import OpenedResources, open_resources
 from redrive.engine.runtime import Runtime
-from redrive.engine.worker.batches.calls import CallResult, run_call, run_call_sync
+from redrive.engine.worker.batches.calls import run_call, run_call_sync
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.dead_letter import StageEndingError
 from redrive.engine.worker.dispatch import Dispatch
@@ -38,7 +38,7 @@ from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.processes import LostProcessError
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.slots import WorkerParts
-from redrive.engine.worker.threads import RunBlocking
+from redrive.engine.worker.threads import BlockingCall
 from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError
 from redrive.store.protocol import Store
@@ -46,6 +46,8 @@ from redrive.store.records import Child, ClaimRequest, Exchange, LaneId, NewJob,
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.faults import EXIT_CODE, Crash
 from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
+
+T = TypeVar("T")
 
 DISPATCHES_MAX: Final = 2_000
 """The most runs of stages for one job; a job that is held for ever would otherwise never return."""
@@ -57,7 +59,7 @@ async def run_job(
     runtime: Runtime,
     *,
     resources: Sequence[object] | Literal["open"],
-    call: RunBlocking,
+    call: BlockingCall,
 ) -> InlineResult:
     """Run a job to its end; `call` runs sync functions. Without objects, those of the pipeline are opened and closed."""
     events: list[Event] = []
@@ -174,7 +176,7 @@ class _StagesHere:
 
     size = 1
 
-    def __init__(self, store: Store, runtime: Runtime, call: RunBlocking) -> None:
+    def __init__(self, store: Store, runtime: Runtime, call: BlockingCall) -> None:
         self._runner = Runner(
             Probes(store, {}, SharedBreakers(store, ())),
             runtime,
@@ -199,12 +201,11 @@ class _StagesHere:
         stage = dispatch.lane.stage
         if stage.batch is not None:
             call = run_call([dispatch]) if stage.is_async else self._call(partial(run_call_sync, [dispatch]))
-            (ended,) = cast("CallResult", await call).endings
+            (ended,) = (await call).endings
         elif stage.is_async:
             ended = await self._runner.run_async(dispatch)
         else:
-            called = await self._call(partial(self._runner.run_sync, dispatch))
-            ended = cast("bytes | Exception", called)
+            ended = await self._call(partial(self._runner.run_sync, dispatch))
         dispatch.ended_at = self._now()
         ending = ended.ending if isinstance(ended, StageEndingError) else None
         if isinstance(ending, Crash):
@@ -220,7 +221,7 @@ class _StagesHere:
         return ended
 
 
-async def _at_once(question: Callable[[], object]) -> object:
+async def _at_once(question: Callable[[], T]) -> T:
     return question()
 
 

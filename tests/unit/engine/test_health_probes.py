@@ -21,7 +21,7 @@ from redrive.ops.breakers import breakers, move
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, run_inline
 from tests.embedded import read_rows
-from tests.inline import at_once
+from tests.inline import T, at_once
 from tests.unit.build import bounded, passing
 
 ANN = Actor("ann", "a test")
@@ -211,7 +211,7 @@ def test_a_store_that_is_away_is_asked_again(store: SqliteStore, clock: VirtualC
     move(store, "api", "open", ANN, is_new=True)
     asked = 0
 
-    async def away_at_first(question: Callable[[], object]) -> object:
+    async def away_at_first(question: Callable[[], T]) -> T:
         nonlocal asked
         asked += 1
         if asked == 1:

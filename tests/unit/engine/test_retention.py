@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -23,7 +24,7 @@ from redrive.store.statements import runs as run_sql
 from redrive.store.statements import upkeep as upkeep_sql
 from redrive.testing import VirtualClock
 from tests.databases import Schemas
-from tests.inline import at_once
+from tests.inline import T, at_once
 from tests.unit.build import ONCE, bounded, passing, rows, until
 
 DAY = 86_400.0
@@ -167,7 +168,7 @@ def test_a_worker_that_lost_its_lease_stops_and_ends_no_tick(
     clock.advance(2 * DAY)
     asked = 0
 
-    async def slow(question: object) -> object:
+    async def slow(question: Callable[[], T]) -> T:
         nonlocal asked
         asked += 1
         if asked == 3:
@@ -176,7 +177,7 @@ def test_a_worker_that_lost_its_lease_stops_and_ends_no_tick(
             (row,) = store.query(upkeep_sql.due_retentions(now=clock.wall()))
             other = ("w2", clock.wall() + DRIVE_SECONDS, "retention", row[4], clock.wall())
             store.apply(Step("drive_retention", other, rows=1))
-        return question()  # type: ignore[operator]
+        return question()
 
     stalled = RetentionDriver(store, clock, name=lambda: "w1", ask_store=slow)
 
@@ -192,9 +193,9 @@ def test_a_long_prune_renews_its_lease(
     rd.schedules.prune("retention", complete=DAY, cron="0 * * * *")
     clock.advance(2 * DAY)
 
-    async def slow(question: object) -> object:
+    async def slow(question: Callable[[], T]) -> T:
         clock.advance(DRIVE_SECONDS / 2)
-        return question()  # type: ignore[operator]
+        return question()
 
     steady = RetentionDriver(store, clock, name=lambda: "w1", ask_store=slow)
 
@@ -209,12 +210,12 @@ def test_a_worker_prunes_at_the_tick_and_survives_a_store_that_is_away(
     rd.schedules.prune("retention", complete=60, cron="0 * * * *")
     asked = 0
 
-    async def away_at_first(question: object) -> object:
+    async def away_at_first(question: Callable[[], T]) -> T:
         nonlocal asked
         asked += 1
         if asked == 1:
             raise StoreUnavailableError(database="x", cause="gone")
-        return question()  # type: ignore[operator]
+        return question()
 
     async def scene() -> None:
         running = asyncio.ensure_future(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import runs as run_sql
 from redrive.testing import VirtualClock
-from tests.inline import at_once
+from tests.inline import T, at_once
 from tests.unit.build import bounded, jobs, one_stage, passing
 
 
@@ -267,10 +268,10 @@ def test_the_ticker_waits_for_a_store_that_does_not_answer(
 ) -> None:
     outages = [StoreUnavailableError(database="x", cause="gone")] * 2
 
-    async def ask(question: object) -> object:
+    async def ask(question: Callable[[], T]) -> T:
         if outages:
             raise outages.pop()
-        return question()  # type: ignore[operator]
+        return question()
 
     async def scene() -> None:
         rd.schedules.add("report", DAILY, 7, cron="* * * * *")

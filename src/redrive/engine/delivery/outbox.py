@@ -18,7 +18,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final
 
 from redrive.engine.clock import Clock
 from redrive.engine.delivery.messages import breaker_change, event_of, sunk_letter
@@ -28,7 +28,7 @@ from redrive.engine.outage import Outage
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.runs.runs import Runs
 from redrive.engine.worker.dead_letter import as_failure
-from redrive.engine.worker.threads import AskStore, RunBlocking
+from redrive.engine.worker.threads import AskStore, BlockingCall
 from redrive.errors import StoreError
 from redrive.redaction.process import redact
 from redrive.sinks.base import wants_values
@@ -39,7 +39,6 @@ from redrive.store.statements import runs as run_sql
 from redrive.store.statements.outbox import Notice
 
 logger = logging.getLogger("redrive.hooks")
-T = TypeVar("T")
 
 BATCH: Final = 20
 HOOK_SECONDS: Final = 30.0
@@ -74,7 +73,7 @@ class Delivery:
         clock: Clock,
         *,
         ask_store: AskStore,
-        call: RunBlocking,
+        call: BlockingCall,
         breaker_changes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._store = store
@@ -166,7 +165,7 @@ class Delivery:
                     recipient.next_at = min(recipient.next_at, recipient.paused_until)
                     break
                 due = outbox_sql.notices_for(lane=lane.id, recipient=recipient.name, now=now, limit=BATCH)
-                notices = await self._ask(functools.partial(self._store.query, due))
+                notices = await self._ask_store(functools.partial(self._store.query, due))
                 if notices and await self._take(notices, now + HIDDEN_SECONDS):
                     count += len(notices)
                     await self._deliver_batch(recipient, lane, notices)
@@ -191,7 +190,7 @@ class Delivery:
             outbox_sql.take_notice(hidden_until=hidden_until, notice=each.id, tries=each.tries).touching(1)
             for each in notices
         ]
-        return await self._ask(lambda: self._store.apply(*takes)) is not None
+        return await self._ask_store(lambda: self._store.apply(*takes)) is not None
 
     async def _deliver_batch(self, recipient: Recipient, lane: Lane, notices: list[Notice]) -> None:
         """Deliver taken notices, and record the result of each."""
@@ -216,7 +215,7 @@ class Delivery:
                 due_at = now + pause(tries)
                 recipient.next_at = min(recipient.next_at, due_at)
                 after.append(_postponed(notice, due_at, tries=tries))
-        await self._ask(lambda: self._store.apply(*after))
+        await self._ask_store(lambda: self._store.apply(*after))
 
     async def _deliver_one(self, recipient: Recipient, lane: Lane, notice: Notice) -> Delivered | None:
         """Deliver one notice; return None if that failed. An exception of the recipient changes nothing else."""
@@ -245,22 +244,22 @@ class Delivery:
         sink, now = recipient.sink, self._clock.wall()
         if notice.run is not None:
             read_run = functools.partial(self._store.query, run_sql.run(run=notice.run))
-            hear_run = lane.pipeline.on_run_end if await self._ask(read_run) else None
+            hear_run = lane.pipeline.on_run_end if await self._ask_store(read_run) else None
             if hear_run is None:
                 return "hook on_run_end", None
-            report = await self._ask(functools.partial(Runs(self._store).report, notice.run))
+            report = await self._ask_store(functools.partial(Runs(self._store).report, notice.run))
             return "hook on_run_end", functools.partial(hear_run, report)
         if notice.change is not None:
-            change = await self._ask(functools.partial(breaker_change, self._store, notice, now=now))
+            change = await self._ask_store(functools.partial(breaker_change, self._store, notice, now=now))
             hear = lane.pipeline.on_breaker if sink is None else getattr(sink, "deliver_breaker", None)
             what = "hook on_breaker" if sink is None else f"sink {recipient.name}"
             return what, None if change is None or hear is None else functools.partial(hear, change)
         if sink is None:
-            event = await self._ask(functools.partial(event_of, self._store, lane, notice))
+            event = await self._ask_store(functools.partial(event_of, self._store, lane, notice))
             hook = None if event is None else lane.pipeline.hooks.get(event.kind)
             what = f"hook on_{notice.outcome}"
             return what, None if hook is None or event is None else functools.partial(hook, event)
-        letter = await self._ask(
+        letter = await self._ask_store(
             functools.partial(sunk_letter, self._store, lane, notice, now=now, sink=sink)
         )
         what = f"sink {recipient.name} with the dead letter"
@@ -290,9 +289,6 @@ class Delivery:
         finally:
             # An exception raised here refers to this frame; without this, the two would keep each other alive.
             del answer, pending
-
-    async def _ask(self, question: Callable[[], T]) -> T:
-        return cast("T", await self._ask_store(question))
 
 
 def _receipt_of(recipient: Recipient, notice: Notice, delivered: Delivered, now: float) -> list[Step]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from redrive.core.lifecycle import LetterState
 from redrive.core.replay import Finish, Release, Stop, Wait, next_turn
@@ -85,7 +85,7 @@ class ReplayDriver:
         while True:
             wait = LOOK_SECONDS
             try:
-                wait = cast("float", await self._ask_store(self.drive))
+                wait = await self._ask_store(self.drive)
                 outage.answered()
             except StoreError as error:
                 outage.failed("replays are not driven for now: %s", error)

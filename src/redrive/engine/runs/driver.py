@@ -46,7 +46,7 @@ from redrive.errors import (
     StoreUnavailableError,
 )
 from redrive.store.protocol import Store
-from redrive.store.records import NewJob, RunId, SubmittedJob
+from redrive.store.records import NewJob, RunId
 from redrive.store.statements import runs as run_sql
 
 logger = logging.getLogger("redrive.runs")
@@ -368,7 +368,7 @@ class Driver:
                 logger.warning("run %s waits: %s", self._run, error)
                 await self._clock.asleep(RETRY_SECONDS)
             else:
-                self.budget.add_jobs(each.id for each in cast("list[SubmittedJob]", made))
+                self.budget.add_jobs(each.id for each in made)
                 return
             there = (await self._ask(lambda: self._book.report(self._run))).items
             jobs = [job for job in jobs if cast("int", job.ordinal) >= there]
@@ -378,7 +378,7 @@ class Driver:
     async def _ask(self, question: Callable[[], T]) -> T:
         while True:
             try:
-                return cast("T", await self._ask_store(question))
+                return await self._ask_store(question)
             except StoreUnavailableError as error:
                 logger.warning("run %s waits: %s", self._run, error)
                 await self._clock.asleep(RETRY_SECONDS)
@@ -415,7 +415,7 @@ async def _batches(source: Source, clock: Clock) -> AsyncIterator[list[object]]:
 
     taking = threads.ask(take)
     try:
-        while batch := cast("list[object]", await asyncio.shield(taking)):
+        while batch := await asyncio.shield(taking):
             yield batch
             taking = threads.ask(take)
     finally:

@@ -29,9 +29,16 @@ logger = logging.getLogger("redrive.worker")
 A = TypeVar("A")
 T = TypeVar("T")
 
-RunBlocking = Callable[[Callable[[], object]], Awaitable[object]]
-"""Runs a blocking function off the event loop; the awaitable brings what it returned."""
-AskStore = RunBlocking
+
+class BlockingCall(Protocol):
+    """Runs a blocking function off the event loop."""
+
+    def __call__(self, question: Callable[[], T], /) -> Awaitable[T]:
+        """Run it; the awaitable brings what it returned."""
+        ...
+
+
+AskStore = BlockingCall
 """Runs a call to the store on the one thread that talks to the store."""
 
 _now: Final = SYSTEM_CLOCK.monotonic
@@ -200,7 +207,7 @@ class StoreThread:
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="redrive-store")
 
-    def ask(self, question: Callable[[], object]) -> asyncio.Future[object]:
+    def ask(self, question: Callable[[], T]) -> asyncio.Future[T]:
         """Call the store; the call is under way when this returns, and the future brings its answer."""
         context = contextvars.copy_context()
         return asyncio.get_running_loop().run_in_executor(self._thread, context.run, question)

@@ -475,7 +475,7 @@ class Worker:
         return min(COMMIT_MAX, most - len(self.slots.jobs()) - len(self._journal))
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        return cast("T", await self._ask_store(question))
+        return await self._ask_store(question)
 
     def _now(self) -> float:
         return self._runtime.clock.wall()

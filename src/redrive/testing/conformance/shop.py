@@ -67,7 +67,7 @@ class ShopScene:
     def drive(self, turns: int = 1) -> None:
         """Take turns in the replays, as a worker would."""
 
-        async def ask_store(question: Callable[[], object]) -> object:
+        async def ask_store(question: Callable[[], Any]) -> Any:
             return question()
 
         driver = ReplayDriver(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from email.message import Message
 from pathlib import Path
@@ -35,7 +36,7 @@ from redrive.store.records import Call
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows
-from tests.inline import at_once
+from tests.inline import T, at_once
 from tests.unit.build import (
     STEADY,
     attempts,
@@ -403,10 +404,10 @@ def test_hooks_wait_for_a_store_that_does_not_answer(
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
     outages = [StoreUnavailableError(database="x", cause="gone")]
 
-    async def ask(question: object) -> object:
+    async def ask(question: Callable[[], T]) -> T:
         if outages:
             raise outages.pop()
-        return question()  # type: ignore[operator]
+        return question()
 
     async def scene() -> None:
         hooks = Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)

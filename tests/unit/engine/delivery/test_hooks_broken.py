@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
@@ -14,7 +16,7 @@ from redrive.engine.delivery.outbox import HIDDEN_SECONDS, Delivery
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import at_once
+from tests.inline import T, at_once
 from tests.unit.build import bounded, rows, until, work
 
 from .test_hooks import deliver, failing
@@ -66,11 +68,11 @@ def test_nothing_that_goes_wrong_between_the_store_and_a_hook_ends_the_telling(
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
     asked: list[object] = []
 
-    async def ask(question: object) -> object:
+    async def ask(question: Callable[[], T]) -> T:
         asked.append(question)
         if len(asked) == nth:
             raise LookupError("password=hunter2hunter2")
-        return question()  # type: ignore[operator]
+        return question()
 
     async def scene() -> None:
         hooks = Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)
@@ -95,7 +97,7 @@ def test_what_goes_wrong_in_the_last_telling_does_not_change_how_the_worker_ende
     rd.submit(pipeline, 1)
     work(store, pipeline)
 
-    async def ask(_question: object) -> object:
+    async def ask(_question: object) -> NoReturn:
         raise LookupError
 
     async def scene() -> None:

@@ -23,7 +23,7 @@ from redrive.sinks import Files, SunkLetter
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows
-from tests.inline import at_once
+from tests.inline import T, at_once
 from tests.unit.build import STEADY, bounded, jobs, rows, until, work, worker_on
 
 
@@ -437,7 +437,7 @@ def test_a_store_that_does_not_answer_delays_a_sink_but_loses_nothing(
     bury(store, rd, pipeline)
     asked: list[object] = []
 
-    async def ask(question: Callable[[], object]) -> object:
+    async def ask(question: Callable[[], T]) -> T:
         asked.append(question)
         if len(asked) == 3:
             raise StoreUnavailableError(database="x", cause="gone")

@@ -18,7 +18,7 @@ from redrive.store.records import Exchange
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
-from tests.inline import InlineThreads, NoProcesses
+from tests.inline import InlineThreads, NoProcesses, T
 from tests.unit.build import (
     bounded,
     one_stage,
@@ -156,7 +156,7 @@ def test_tokens_of_jobs_that_are_released_unstarted_are_returned(
     rd.submit_many(shop, range(6))
 
     async def scene() -> None:
-        async def stopped_by_then(question: Callable[[], object]) -> object:
+        async def stopped_by_then(question: Callable[[], T]) -> T:
             answer = question()
             if rd.jobs.counts().get("processing"):
                 worker.stop()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -28,7 +29,7 @@ from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import outbox as outbox_sql
 from redrive.testing import VirtualClock
-from tests.inline import at_once
+from tests.inline import T, at_once
 from tests.unit.build import bounded, jobs, passing, rows, turns, until, work, worker_on, working
 
 
@@ -281,11 +282,11 @@ def test_without_an_answer_of_the_store_runs_are_decided_later(
     work(store, SHOP)
     answers = [StoreUnavailableError(database="x", cause="gone"), None]
 
-    async def ask(question: object) -> object:
+    async def ask(question: Callable[[], T]) -> T:
         error = answers.pop(0) if answers else None
         if error is not None:
             raise error
-        return question()  # type: ignore[operator]
+        return question()
 
     async def scene() -> None:
         endings = RunStatusDriver(store, clock, ask_store=ask)

@@ -20,7 +20,7 @@ from redrive.errors import RunError, StoreUnavailableError
 from redrive.store.records import INLINE_MAX, RunId
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import at_once
+from tests.inline import T, at_once
 from tests.unit.build import bounded, items_of, one_stage, watching_parts, worker_on
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -346,7 +346,7 @@ def test_while_the_store_does_not_answer_a_run_waits_and_loses_nothing(
     monkeypatch.setattr(feeding, "BATCH", 4)
     chance = random.Random(7)
 
-    async def ask(question: Callable[[], object]) -> object:
+    async def ask(question: Callable[[], T]) -> T:
         if chance.random() < 0.3:
             raise StoreUnavailableError(database="x", cause="gone")
         answer = question()

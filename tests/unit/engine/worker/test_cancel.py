@@ -19,7 +19,7 @@ from redrive.store.records import Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import operations as operation_sql
 from redrive.testing import VirtualClock
-from tests.inline import InlineThreads, NoProcesses
+from tests.inline import InlineThreads, NoProcesses, T
 from tests.unit.build import (
     attempts,
     bounded,
@@ -247,7 +247,7 @@ class Gate:
         self.is_open.set()
         self.waiting = 0
 
-    async def ask(self, question: Callable[[], object]) -> object:
+    async def ask(self, question: Callable[[], T]) -> T:
         self.waiting += 1
         await self.is_open.wait()
         self.waiting -= 1

@@ -13,7 +13,7 @@ from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineThreads, NoProcesses
+from tests.inline import InlineThreads, NoProcesses, T
 from tests.unit.build import attempts, bounded, jobs, one_stage, until, worker_on
 
 
@@ -64,7 +64,7 @@ def test_an_outcome_whose_commit_is_under_way_is_committed_once(store: SqliteSto
     """Of the commit whose answer nobody waits for any more, it is not known whether it was made."""
     asked: list[bool] = []
 
-    async def slow(question: Callable[[], object]) -> object:
+    async def slow(question: Callable[[], T]) -> T:
         if not asked and attempts_due():
             asked.append(True)
             question()

@@ -24,7 +24,7 @@ from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import SchemaMismatchError, StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineThreads, NoProcesses, at_once
+from tests.inline import InlineThreads, NoProcesses, T, at_once
 from tests.unit.build import (
     ONCE,
     attempts,
@@ -76,7 +76,7 @@ def test_what_could_not_be_reported_to_a_breaker_is_reported_later(
             raise ConnectionRefusedError(111, "refused")
         return number
 
-    async def ask(question: Callable[[], object]) -> object:
+    async def ask(question: Callable[[], T]) -> T:
         if outages:
             raise outages.pop()
         return question()

@@ -19,7 +19,7 @@ from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import InlineThreads, NoProcesses, at_once, inline_parts
+from tests.inline import InlineThreads, NoProcesses, T, at_once, inline_parts
 from tests.unit.build import (
     attempts,
     bounded,
@@ -42,7 +42,7 @@ class Flaky:
         self.failures = list(failures)
         """One per question: `question` is never asked, `answer` is lost, anything else is fine."""
 
-    async def ask(self, question: Callable[[], object]) -> object:
+    async def ask(self, question: Callable[[], T]) -> T:
         failure = self.failures.pop(0) if self.failures else ""
         if failure == "question":
             raise StoreUnavailableError(database="x", cause="gone")
@@ -323,7 +323,7 @@ def test_a_probe_that_was_claimed_while_its_worker_was_stopped_is_given_back_at_
             await go_on.wait()
             return number
 
-        async def ask(question: Callable[[], object]) -> object:
+        async def ask(question: Callable[[], T]) -> T:
             answer = question()
             if jobs(store, "status") == [("processing",)] * 2:
                 worker.stop()
