@@ -27,8 +27,6 @@ PAYLOAD_MAX: Final = 16 * 1024 * 1024
 NO_LANE: Final = LaneId(0)
 """The lane of a job whose pipeline's lanes have not been looked up yet."""
 
-StoreJobs = Callable[[list[NewJob]], list[SubmittedJob]]
-
 
 class ManyOptions(TypedDict, total=False):
     """What many jobs have in common, as keyword arguments."""
@@ -112,7 +110,7 @@ class BulkSubmission:
         *,
         key: Callable[[object], str | None] | None = None,
         run: int | None = None,
-        store_jobs: StoreJobs | None = None,
+        store_jobs: Callable[[list[NewJob]], list[SubmittedJob]],
     ) -> None:
         fix = 'Pass a function of the payload: key=lambda order: order["id"], for example.'
         function("submit_many(key)", key, fix=fix)
@@ -123,8 +121,7 @@ class BulkSubmission:
                 rule="cannot be combined with run",
                 fix="An item of a run is identified by its position: leave one of the two out.",
             )
-        self._store = store
-        self._store_jobs: StoreJobs = store_jobs or self._submit
+        self._store_jobs = store_jobs
         self._make = make
         self._key = key
         self._book = Runs(store)
@@ -134,9 +131,6 @@ class BulkSubmission:
         self.ids: list[int] = []
         """Of the jobs that were stored, in order."""
         self._index = 0
-
-    def _submit(self, jobs: list[NewJob]) -> list[SubmittedJob]:
-        return self._store.submit(jobs, CURRENT.get().clock.wall())
 
     def submit(self, payloads: Iterable[object], size: int) -> list[int]:
         """Store the payloads, so many per transaction; return the ids in order."""
