@@ -26,7 +26,7 @@ from redrive.client.reports import AsyncReports
 from redrive.client.runs import AsyncRuns
 from redrive.client.schedules import AsyncSchedules
 from redrive.client.submissions import Submissions
-from redrive.engine.pipeline.reference import PipelineRef
+from redrive.engine.pipeline.pipeline import PipelineRef
 from redrive.engine.pipeline.submission import JobOptions, ManyOptions
 from redrive.engine.worker.service import Options
 

@@ -31,8 +31,7 @@ from redrive.client.schedules import Schedules
 from redrive.client.submissions import Submissions, checked_ref
 from redrive.core.arguments import seconds, whole
 from redrive.core.budget import FailureBudget, RunThresholds
-from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline, check_pipelines
-from redrive.engine.pipeline.reference import PipelineRef
+from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef, check_pipeline, check_pipelines
 from redrive.engine.retention import Retention
 from redrive.engine.runs.driver import drive_run
 from redrive.engine.runs.runs import OnProgress, RunOptions, RunReport

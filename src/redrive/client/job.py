@@ -15,8 +15,7 @@ from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.options import ActorOptions, actor_of
 from redrive.core.arguments import seconds
 from redrive.engine.pipeline.codec import Codec, codec_for
-from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.reference import PipelineRef
+from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef
 from redrive.engine.replay.release import by_name
 from redrive.engine.runtime import CURRENT
 from redrive.errors import WaitTimeoutError

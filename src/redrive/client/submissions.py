@@ -11,8 +11,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Unpack
 
-from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline
-from redrive.engine.pipeline.reference import PipelineRef
+from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef, check_pipeline
 from redrive.engine.pipeline.submission import BulkSubmission, JobOptions, ManyOptions, job_maker, new_job
 from redrive.engine.replay.rules import record_entry, stages_of
 from redrive.engine.runtime import CURRENT

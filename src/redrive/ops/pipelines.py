@@ -14,8 +14,7 @@ from datetime import datetime
 import msgspec
 
 from redrive.core.units import instant
-from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.pipeline.reference import PipelineRef
+from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef
 from redrive.engine.pipeline.wiring import mismatch, shape_of
 from redrive.engine.replay.rules import payload_of, stages_of
 from redrive.engine.runtime import CURRENT

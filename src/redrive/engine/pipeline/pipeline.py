@@ -10,15 +10,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Concatenate, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, TypeAlias, cast
 
 from redrive.core.arguments import distinct, function, instance, whole
 from redrive.core.breaker import Breaker
 from redrive.core.codeset import CodeSet
 from redrive.core.limit import Limit
 from redrive.core.replay import ReplayRules
-from redrive.engine.pipeline.codec import codec_for
-from redrive.engine.pipeline.reference import In_contra, Out_co, PipelineRef
+from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.pipeline.stage import Stage, check_name
 from redrive.engine.pipeline.wiring import check_wiring
 from redrive.errors import ConfigurationError
@@ -26,7 +25,18 @@ from redrive.sinks.base import BreakerChange, Sink
 from redrive.store.records import HOOK
 
 if TYPE_CHECKING:
+    # Defaults of type variables are newer than the oldest Python we support, and only type checkers need them.
+    from typing_extensions import TypeVar
+
     from redrive.engine.runs.runs import RunReport
+
+    In_contra = TypeVar("In_contra", contravariant=True, default=Any)
+    Out_co = TypeVar("Out_co", covariant=True, default=object)
+else:
+    from typing import TypeVar
+
+    In_contra = TypeVar("In_contra", contravariant=True)
+    Out_co = TypeVar("Out_co", covariant=True)
 
 I = TypeVar("I")  # noqa: E741 - as short as the other type variables.
 O = TypeVar("O")  # noqa: E741 - as short as the other type variables.
@@ -83,6 +93,23 @@ SeveralStages: TypeAlias = tuple[
     *tuple[Stage[..., object], ...],
     Stage[..., Coroutine[Any, Any, O] | O],
 ]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PipelineRef(Generic[In_contra, Out_co]):
+    """A pipeline by its name and its payloads: all that is needed to submit jobs to it, without the code of its stages.
+
+    `Pipeline.ref` makes one; a `Pipeline` is one that has its code, too. What is known of the stages without it is what a worker,
+    or whoever submitted with the code, has recorded in the store.
+    """
+
+    name: str
+    payload: Codec
+    """What its payloads are."""
+
+    def __repr__(self) -> str:
+        """Show the name."""
+        return f"Pipeline.ref({self.name})"
 
 
 # Without slots: a frozen dataclass with them cannot be called as `Pipeline[In, Out](...)`.

@@ -15,7 +15,7 @@ import msgspec
 from redrive.core.arguments import function, seconds, text
 from redrive.core.budget import RunStatus
 from redrive.engine.observers import trace_of_caller
-from redrive.engine.pipeline.reference import PipelineRef
+from redrive.engine.pipeline.pipeline import PipelineRef
 from redrive.engine.runs.runs import Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, SerializationError
