@@ -95,9 +95,6 @@ class Observer:
     def reaped(self, jobs: int) -> None:
         """Note that so many jobs of dead workers were queued again. Called on the heartbeat's thread."""
 
-    def breaker_changed(self, change: records.PhaseChange) -> None:
-        """Note a change of a breaker's phase that this worker made. Called on the store's thread."""
-
     def attempt_started(self, facts: AttemptFacts) -> AttemptObserver | None:
         """Note that a stage's function is about to be called; called where it will run, in its own context."""
 

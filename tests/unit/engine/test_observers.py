@@ -10,11 +10,11 @@ from contextlib import closing
 
 import pytest
 
-from redrive import Backoff, Breaker, Pipeline, RetryPolicy, connect, stage
+from redrive import Backoff, Pipeline, RetryPolicy, connect, stage
 from redrive.engine import observers
 from redrive.engine.observers import AttemptFacts, CommitFacts, Observer, Observers
 from redrive.engine.pipeline.lanes import Lane
-from redrive.store.records import Exchange, JobId, PhaseChange, Settlement, WorkerFacts
+from redrive.store.records import Exchange, JobId, Settlement, WorkerFacts
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance.build import NOW, settlement, taken
 
@@ -40,7 +40,6 @@ class Seen(Observer):
     def __init__(self) -> None:
         self.outcomes: list[tuple[int, str, str, str | None]] = []
         self.attempts: list[tuple[str, str | None]] = []
-        self.changes: list[PhaseChange] = []
         self.workers: list[object] = []
 
     def worker_started(self, name: str, facts: WorkerFacts) -> None:
@@ -54,9 +53,6 @@ class Seen(Observer):
         for one in commit.settled():
             stage_name = commit.lanes[one.job.lane].stage.name
             self.outcomes.append((one.job.id, stage_name, one.outcome, one.code))
-
-    def breaker_changed(self, change: PhaseChange) -> None:
-        self.changes.append(change)
 
 
 class Attempts(Observer):
@@ -143,23 +139,6 @@ def test_an_observer_sees_that_a_limit_is_used_up(installed: Callable[[Observer]
         jobs = [rd.submit(flow, number) for number in (1, 2)]
         rd.work([flow], until_idle=True)
         assert [job.result() for job in jobs] == [True, True]
-
-
-def test_an_observer_sees_changes_of_breakers(installed: Callable[[Observer], None]) -> None:
-    seen = Seen()
-    installed(seen)
-
-    @stage(breaker=Breaker("api", consecutive=1, open_for=3600))
-    def ask(number: int) -> int:
-        raise ConnectionResetError(number, "reset")
-
-    with connect(":memory:") as rd:
-        rd.submit(Pipeline("asking", [ask]), 104)
-        assert rd.work([Pipeline("asking", [ask])], until_idle=True) == "held"
-
-    assert [(change.breaker, change.before, change.after) for change in seen.changes] == [
-        ("api", "closed", "open")
-    ]
 
 
 def test_each_attempt_is_seen_from_its_start_to_its_settlement(installed: Callable[[Observer], None]) -> None:

@@ -51,11 +51,9 @@ class SharedBreakers:
         breakers: Iterable[Breaker],
         *,
         worker: Callable[[], str] = lambda: "unknown",
-        on_change: Callable[[PhaseChange], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._worker = worker
-        self._on_change = on_change
         self.changes = 0
         """How many changes of phase this worker has made."""
         self._breakers: dict[str, Breaker] = {}
@@ -268,7 +266,6 @@ class SharedBreakers:
         if not self._store.swap_breaker(breaker.name, raw, _ENCODE(after), change):
             return False
         self.changes += 1
-        self._on_change(change)
         logger.log(
             logging.WARNING if is_opened else logging.INFO,
             "breaker %s: %s -> %s: %s",

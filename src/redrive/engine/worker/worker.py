@@ -46,7 +46,6 @@ from redrive.store.records import (
     Exchange,
     JobId,
     LaneId,
-    PhaseChange,
     Settlement,
     WorkerFacts,
 )
@@ -107,9 +106,7 @@ class Worker:
         self._observers = parts.observers
         self.lanes = lanes_of(store, pipelines, resources)
         known = [lane.stage.breaker for lane in self.lanes.values() if lane.stage.breaker is not None]
-        self.breakers = breakers = SharedBreakers(
-            store, known, worker=lambda: self.name, on_change=self._report_change
-        )
+        self.breakers = breakers = SharedBreakers(store, known, worker=lambda: self.name)
         self.probes = probes = Probes(store, self.lanes, breakers)
         self.limits = SharedLimits(
             store, self.lanes, breakers, worker=lambda: self.name, is_probe=probes.is_probe
@@ -423,9 +420,6 @@ class Worker:
         if self._observers and (batch or answer.claimed):
             commit = CommitFacts(batch=batch, answer=answer, lanes=self.lanes, seconds=self._commit_seconds)
             self._observers.report(lambda each: each.committed(commit))
-
-    def _report_change(self, change: PhaseChange) -> None:
-        self._observers.report(lambda each: each.breaker_changed(change))
 
     async def _ask_until_answered(
         self, question: Callable[[], T], asked: Awaitable[object] | None = None
