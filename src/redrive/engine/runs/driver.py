@@ -198,7 +198,9 @@ class Driver:
         """Pause the run after an error, so that it can be resumed. Does nothing if it has ended or the run itself was refused."""
         if self._is_closed or isinstance(error, RunError):
             return
-        reason = f"it was interrupted by {type(error).__name__}{_place_of(error)}"
+        index = error.index if isinstance(error, SerializationError) else None
+        place = "" if index is None else f" at item {index}"
+        reason = f"it was interrupted by {type(error).__name__}{place}"
         self._book.end(self._run, RunStatus.PAUSED, reason, self._clock.wall())
         error.add_note(
             f"run {self._run} is paused: rd.run(..., resume={self._run}) continues it,"
@@ -387,12 +389,6 @@ class Driver:
 async def _cancelled(task: asyncio.Future[Any]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-def _place_of(error: BaseException) -> str:
-    """Return the position of the item that an error is about, as text; empty if there is none."""
-    index = error.index if isinstance(error, SerializationError) else None
-    return "" if index is None else f" at item {index}"
 
 
 async def _batches(source: Source, clock: Clock) -> AsyncIterator[list[object]]:

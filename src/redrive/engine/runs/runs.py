@@ -62,13 +62,7 @@ class RunReport:
     @property
     def tally(self) -> Tally:
         """The counts alone."""
-        return Tally(
-            total=self.total,
-            succeeded=self.succeeded,
-            dead=self.dead,
-            cancelled=self.cancelled,
-            skipped=self.skipped,
-        )
+        return msgspec.convert(self, Tally, from_attributes=True)
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,21 +96,8 @@ class Runs:
     def report(self, run: int) -> RunReport:
         """Return the report of a run; raises RunError when there is none."""
         row = self._row(run)
-        return RunReport(
-            id=run,
-            pipeline=row.pipeline,
-            status=row.status,
-            total=row.total,
-            succeeded=row.complete,
-            dead=row.failed,
-            cancelled=row.cancelled,
-            skipped=row.skipped,
-            reason=row.reason,
-            key=row.key,
-            label=row.label,
-            owner=row.owner,
-            children=row.children,
-        )
+        facts = {**row._asdict(), "succeeded": row.complete, "dead": row.failed}
+        return msgspec.convert(facts, RunReport)
 
     def options(self, run: int) -> RunOptions:
         """Return the options of a run."""
@@ -235,4 +216,4 @@ def has_permanent(store: Reader, run: int) -> bool:
     return store.query(run_sql.has_permanent(run=run))[0]
 
 
-prepare(RunOptions)
+prepare(RunOptions, RunReport)
