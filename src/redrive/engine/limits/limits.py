@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -88,7 +88,8 @@ class SharedLimits:
         self._corrections: deque[tuple[Limit, str, float]] = deque()
         self._asked: tuple[int, ClaimRequest] = 0, ClaimRequest((), 0)
         """The token of the last commit, and what it might claim."""
-        self._opens: dict[LaneId, float] = {}
+        self.opens: dict[LaneId, float] = {}
+        """From when lanes may be claimed that were limited at the last claim; infinite for one that an operator paused."""
         self._passed: dict[LaneId, float] = {}
         """From when keys of a lane may start that were passed over since one was served."""
         self._turn = 0
@@ -183,22 +184,23 @@ class SharedLimits:
     def _limited(
         self, want: ClaimRequest, done: Sequence[Settlement], leased: Slots, now: float
     ) -> ClaimRequest:
-        self._opens = {}
+        self.opens = {}
         limits = dict(want.limits)
         for limit, lanes in self._by_limit.values():
             wanted = [lane for lane in lanes if lane in want.lanes and limits.get(lane, want.limit) > 0]
             if wanted:
                 meter = self._meter(limit, "")
-                due = _Due(self._store, wanted, done, now)
+                # Asked at most once, and only when it matters.
+                due = cache(partial(self._due, wanted, done, now))
                 # What a cost counts are items, also of a batch that counts calls.
                 items = self._items if limit.cost is None else dict.fromkeys(lanes, 1)
                 room = -(-want.limit // min(items[lane] for lane in wanted))
-                starts = meter.startable(room, self._used(lanes, leased), now, due.is_any)
+                starts = meter.startable(room, self._used(lanes, leased), now, due)
                 for lane in wanted:
-                    self._opens[lane] = max(meter.opens_at, self._opens.get(lane, -math.inf))
+                    self.opens[lane] = max(meter.opens_at, self.opens.get(lane, -math.inf))
                 if starts < room:
                     self._turn += 1
-                    served = (due.lanes or wanted) if starts and len(wanted) > 1 else wanted
+                    served = (due() or wanted) if starts and len(wanted) > 1 else wanted
                     limits |= dict.fromkeys(set(wanted) - set(served), 0)
                     divide(served, starts, limits, self._turn, items)
         if not self.keys.lanes:
@@ -211,6 +213,12 @@ class SharedLimits:
             if lane in want.lanes
         }
         return msgspec.structs.replace(want, limits=limits, keys=keys)
+
+    def _due(self, lanes: list[LaneId], done: Sequence[Settlement], now: float) -> list[LaneId]:
+        """Return the lanes with a job that is due, or comes from the stage before, or is tried again, with this commit."""
+        due = self._store.upcoming(lanes).due
+        coming = {one.lane for one in done}
+        return [lane for lane in lanes if lane in coming or due.get(lane, math.inf) <= now]
 
     def claimed(self, jobs: Sequence[ClaimedJob], *, token: int, now: float) -> list[ClaimedJob]:
         """Count jobs that were claimed, once however often their commit is made; return those that cost too much to start now."""
@@ -229,10 +237,6 @@ class SharedLimits:
                 costly += self._count_in_turn([job for job in new if job.lane == lane], now)
         self._counted.difference_update([job.id for job in costly])
         return costly
-
-    def opens(self) -> Mapping[LaneId, float]:
-        """Return from when lanes may be claimed that were limited at the last claim; infinite for one that an operator paused."""
-        return self._opens
 
     def release(self, now: float) -> None:
         """Return unspent tokens and all slots: the worker ends, or continues under another name."""
@@ -327,7 +331,7 @@ class SharedLimits:
             if not self.keys.is_many(lane):
                 return given
             opens_at = now + PASS_SECONDS
-        self._opens[lane] = max(opens_at, self._opens.get(lane, -math.inf))
+        self.opens[lane] = max(opens_at, self.opens.get(lane, -math.inf))
         return given
 
     def _is_held(self, lane: LaneId) -> bool:
@@ -406,24 +410,6 @@ class SharedLimits:
             self._kept_up_at = now
             self._store.apply(worker_sql.drop_old_limits(before=now - FORGET_SECONDS))
             self._breakers.forget_idle(now)
-
-
-class _Due:
-    """Which lanes have jobs that could start; asked at most once, and only when it matters."""
-
-    def __init__(self, store: Store, lanes: list[LaneId], done: Sequence[Settlement], now: float) -> None:
-        self._store, self._lanes, self._done, self._now = store, lanes, done, now
-
-    @cached_property
-    def lanes(self) -> list[LaneId]:
-        """The lanes with a job that is due, or comes from the stage before, or is tried again, with this commit."""
-        due = self._store.upcoming(self._lanes).due
-        coming = {one.lane for one in self._done}
-        return [lane for lane in self._lanes if lane in coming or due.get(lane, math.inf) <= self._now]
-
-    def is_any(self) -> bool:
-        """Return whether there is such a job."""
-        return bool(self.lanes)
 
 
 def divide(

@@ -88,7 +88,7 @@ class Meter:
             self.read()
         return False
 
-    def startable(self, room: int, used: int, now: float, is_wanted: Callable[[], bool]) -> int:
+    def startable(self, room: int, used: int, now: float, is_wanted: Callable[[], object]) -> int:
         """Return how many of `room` more calls may start now, when `used` run; takes tokens and slots if any are wanted."""
         self.read()
         opens = step.opens_at(self.state, now)
@@ -153,7 +153,7 @@ class Meter:
         self._block = None
         self.change(lambda state: step.returned(self.limit, state, now, block.tokens), now)
 
-    def _tokens(self, most: int, now: float, is_wanted: Callable[[], bool]) -> int:
+    def _tokens(self, most: int, now: float, is_wanted: Callable[[], object]) -> int:
         """Return for how many calls there are tokens; with none left, reserve the next block."""
         block = self._block
         if block is None or block.tokens < self._need - 1e-9:
@@ -190,7 +190,7 @@ class Meter:
         self._size, self._taken_at, self._touched_at = made.tokens, now, now
         return self._block
 
-    def _slots(self, room: int, used: int, now: float, is_wanted: Callable[[], bool]) -> int:
+    def _slots(self, room: int, used: int, now: float, is_wanted: Callable[[], object]) -> int:
         """Return how many slots this worker has; ask for more, or return some, when that is due."""
         most = step.concurrency_of(self.limit, self.state) or 0
         mine = self.state.shares.get(self._worker())

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
 
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.resources import OpenedResources, resources_for
@@ -27,9 +26,6 @@ class Installation:
     """The key of hashes of values."""
 
 
-_UNKNOWN: Final = Installation()
-
-
 @dataclass(frozen=True, slots=True)
 class Lane:
     """A stage of a pipeline as a worker serves it."""
@@ -42,7 +38,7 @@ class Lane:
     resources: dict[str, object] = field(default_factory=dict[str, object])
     """The resources its stage takes, by parameter."""
     limit_names: tuple[str, ...] = ()
-    installation: Installation = _UNKNOWN
+    installation: Installation = Installation()
 
     @property
     def stages_left(self) -> int:

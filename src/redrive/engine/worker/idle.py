@@ -221,7 +221,7 @@ class IdleWait:
         now = self._clock.wall()
         if self._breakers.is_ramping(now):
             return RAMP_SECONDS
-        if self._watch is None and not self._limits.opens():
+        if self._watch is None and not self._limits.opens:
             return POLL_SECONDS
         upcoming = await self._look()
         wait = None if upcoming is None else self._due_in(upcoming, now)
@@ -232,7 +232,7 @@ class IdleWait:
 
         Jobs of a lane that is limited are due when it opens.
         """
-        shut, opens = self._journal.blocked() | upcoming.paused, self._limits.opens()
+        shut, opens = self._journal.blocked() | upcoming.paused, self._limits.opens
         due = [max(at, opens.get(lane, at)) for lane, at in upcoming.due.items() if lane not in shut]
         open_ = [at for at in due if at < PAUSED_FROM]
         return min(open_) - now if open_ else None

@@ -405,7 +405,7 @@ class Worker:
             lane for lane, left in want.limits.items() if left <= 0 < want.limit and lane not in want.batched
         }
         # A lane whose limits have keys is left out when jobs wait there and none of their keys may start one.
-        full |= {lane for lane, keys in want.keys.items() if not keys and lane in self.limits.opens()}
+        full |= {lane for lane, keys in want.keys.items() if not keys and lane in self.limits.opens}
         if full:
             self._report_limited(full)
         if self._observers.of_attempts and answer.claimed:
