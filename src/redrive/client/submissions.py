@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef, check_pipeline
 from redrive.engine.pipeline.submission import BulkSubmission, JobOptions, ManyOptions, job_maker, new_job
-from redrive.engine.replay.rules import record_entry, stages_of
+from redrive.engine.replay.rules import record_entry, recorded
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.pipelines import recorded_stages
@@ -114,7 +114,7 @@ class Submissions:
 
     def _refuse_new(self, pipeline: str) -> None:
         """Refuse to make a pipeline known while the caller's transaction may be the only one that can write."""
-        if not stages_of(self._store, pipeline):
+        if not recorded(self._store, pipeline).stages:
             raise ConfigurationError(
                 field="connection",
                 value=pipeline,

@@ -16,7 +16,7 @@ from cronsim import CronSim, CronSimError
 
 from redrive.engine.clock import Clock
 from redrive.engine.outage import repeat
-from redrive.engine.replay.rules import stages_of
+from redrive.engine.replay.rules import recorded
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
@@ -96,5 +96,5 @@ class Ticker:
 
     def _entry(self, due: run_sql.DueSchedule) -> int:
         """Return the lane of the pipeline's first stage as the workers have it now; it may have changed since."""
-        stages = stages_of(self._store, due.pipeline)
+        stages = recorded(self._store, due.pipeline).stages
         return self._store.lanes(due.pipeline, stages)[0] if stages else due.lane_id

@@ -16,7 +16,7 @@ import msgspec
 from redrive.core.units import instant
 from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef
 from redrive.engine.pipeline.wiring import mismatch, shape_of
-from redrive.engine.replay.rules import payload_of, stages_of
+from redrive.engine.replay.rules import recorded
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops.audit import Actor, Subject
@@ -104,7 +104,7 @@ def pipelines(store: Reader) -> list[PipelineFacts]:
     for lane in lanes(store):
         by_name.setdefault(lane.pipeline, []).append(lane)
     for name, found in by_name.items():
-        present = stages_of(store, name)
+        present = recorded(store, name).stages
         if present:
             by_name[name] = [
                 lane for lane in found if lane.stage in present or lane.queued or lane.processing
@@ -150,12 +150,12 @@ def recorded_stages(store: Reader, reference: PipelineRef) -> tuple[str, ...]:
         UnknownNameError: nobody has recorded it yet.
         ConfigurationError: its payloads can never be of the type that the reference names.
     """
-    stages = stages_of(store, reference.name)
-    if not stages:
-        known = {pipeline for pipeline, _ in lane_names(store)}
+    known = recorded(store, reference.name)
+    if not known.stages:
+        names = {pipeline for pipeline, _ in lane_names(store)}
         otherwise = "No worker has recorded a pipeline here yet: start one first."
-        raise unknown(reference.name, known, kind="pipeline", otherwise=otherwise)
-    why = mismatch(shape_of(reference.payload.kind), payload_of(store, reference.name))
+        raise unknown(reference.name, names, kind="pipeline", otherwise=otherwise)
+    why = mismatch(shape_of(reference.payload.kind), known.payload)
     if why is not None:
         raise ConfigurationError(
             field=f"Pipeline.ref({reference.name}).payload",
@@ -163,7 +163,7 @@ def recorded_stages(store: Reader, reference: PipelineRef) -> tuple[str, ...]:
             rule=f"can never be a payload of the pipeline as a worker has recorded it: {why}",
             fix="Use the type of its first stage.",
         )
-    return stages
+    return known.stages
 
 
 def stale_lanes(store: Reader, known: Collection[Pipeline]) -> list[LaneFacts]:

@@ -57,13 +57,15 @@ class KnownLimit(Struct, frozen=True):
     """The stages of the pipeline that have it."""
 
 
-class _Kept(Struct, frozen=True):
-    """What is stored beside the rules."""
+class KnownPipeline(Struct, frozen=True):
+    """What is stored of a pipeline beside its rules."""
 
     hints: tuple[OwnHint, ...] = ()
+    """In order of precedence."""
     stages: tuple[str, ...] = ()
     breakers: tuple[KnownBreaker, ...] = ()
     payload: Shape | None = None
+    """None if that may be anything."""
     limits: tuple[KnownLimit, ...] = ()
 
 
@@ -72,22 +74,22 @@ def record_rules(store: Store, pipelines: Iterable[Pipeline]) -> None:
     steps: list[Step] = []
     for pipeline in pipelines:
         rows = store.query(replay_sql.rules(pipeline=pipeline.name))
-        present = _Kept(
+        present = KnownPipeline(
             _hints_in(pipeline.codes),
             tuple(stage.name for stage in pipeline.stages),
             _breakers_of(pipeline),
             shape_of(pipeline.payload.kind),
             _limits_of(pipeline),
         )
-        if (_rules_in(rows), _kept_in(rows)) != (pipeline.replay, present):
+        if (_rules_in(rows), _recorded_in(rows)) != (pipeline.replay, present):
             steps.append(_put(pipeline.name, pipeline.replay, present))
     if steps:
         store.apply(*steps)
 
 
-def _put(pipeline: str, rules: ReplayRules, kept: _Kept) -> Step:
+def _put(pipeline: str, rules: ReplayRules, present: KnownPipeline) -> Step:
     return replay_sql.put_rules(
-        pipeline=pipeline, rules=msgspec.json.encode({**asdict(rules), **msgspec.structs.asdict(kept)})
+        pipeline=pipeline, rules=msgspec.json.encode({**asdict(rules), **msgspec.structs.asdict(present)})
     )
 
 
@@ -98,16 +100,16 @@ def record_entry(store: Store, pipeline: Pipeline) -> None:
         ConfigurationError: its first stage is a later one for the workers, and its jobs would pass the stages before it by.
     """
     first, rows = pipeline.stages[0].name, store.query(replay_sql.rules(pipeline=pipeline.name))
-    known = _kept_in(rows).stages
-    if not known:
+    known = _recorded_in(rows)
+    if not known.stages:
         stages = tuple(stage.name for stage in pipeline.stages)
-        kept = msgspec.structs.replace(_kept_in(rows), stages=stages, payload=shape_of(pipeline.payload.kind))
-        store.apply(_put(pipeline.name, _rules_in(rows), kept))
-    elif first in known[1:]:
+        present = msgspec.structs.replace(known, stages=stages, payload=shape_of(pipeline.payload.kind))
+        store.apply(_put(pipeline.name, _rules_in(rows), present))
+    elif first in known.stages[1:]:
         raise ConfigurationError(
             field=f"Pipeline({pipeline.name}).stages",
             value=first,
-            rule=f"must begin with the first stage, which is {known[0]} for the workers of this database",
+            rule=f"must begin with the first stage, which is {known.stages[0]} for the workers of this database",
             fix="Submit with the pipeline that the workers have; start a worker first if that has changed.",
         )
 
@@ -117,19 +119,9 @@ def rules_of(store: Reader, pipeline: str) -> ReplayRules:
     return _rules_in(store.query(replay_sql.rules(pipeline=pipeline)))
 
 
-def hints_of(store: Reader, pipeline: str) -> tuple[OwnHint, ...]:
-    """Return the hints of a pipeline's own codes, in order of precedence."""
-    return _kept_in(store.query(replay_sql.rules(pipeline=pipeline))).hints
-
-
-def stages_of(store: Reader, pipeline: str) -> tuple[str, ...]:
-    """Return the stages of a pipeline, as the last worker that was started has them; none if nobody has used it."""
-    return _kept_in(store.query(replay_sql.rules(pipeline=pipeline))).stages
-
-
-def payload_of(store: Reader, pipeline: str) -> Shape | None:
-    """Return the shape of a pipeline's payloads, as the last worker that was started has it; None if that may be anything."""
-    return _kept_in(store.query(replay_sql.rules(pipeline=pipeline))).payload
+def recorded(store: Reader, pipeline: str) -> KnownPipeline:
+    """Return what is recorded of a pipeline, as the last worker that was started has it; nothing if nobody has used it."""
+    return _recorded_in(store.query(replay_sql.rules(pipeline=pipeline)))
 
 
 def known_breakers(store: Reader) -> dict[str, KnownBreaker]:
@@ -142,7 +134,7 @@ def breakers_in_use(store: Reader) -> list[tuple[str, KnownBreaker]]:
     return [
         (row.pipeline, breaker)
         for row in store.query(replay_sql.all_rules())
-        for breaker in _kept_in([row.rules]).breakers
+        for breaker in _recorded_in([row.rules]).breakers
     ]
 
 
@@ -151,7 +143,7 @@ def limits_in_use(store: Reader) -> list[tuple[str, KnownLimit]]:
     return [
         (row.pipeline, limit)
         for row in store.query(replay_sql.all_rules())
-        for limit in _kept_in([row.rules]).limits
+        for limit in _recorded_in([row.rules]).limits
     ]
 
 
@@ -188,8 +180,8 @@ def _rules_in(rows: Sequence[bytes]) -> ReplayRules:
     return msgspec.json.decode(rows[0], type=ReplayRules) if rows else ReplayRules()
 
 
-def _kept_in(rows: Sequence[bytes]) -> _Kept:
-    return msgspec.json.decode(rows[0], type=_Kept) if rows else _Kept()
+def _recorded_in(rows: Sequence[bytes]) -> KnownPipeline:
+    return msgspec.json.decode(rows[0], type=KnownPipeline) if rows else KnownPipeline()
 
 
 def _hints_in(codes: CodeSet | None) -> tuple[OwnHint, ...]:
@@ -197,4 +189,4 @@ def _hints_in(codes: CodeSet | None) -> tuple[OwnHint, ...]:
     return tuple(OwnHint(row.name, tuple(sorted(row.stages)), row.hint) for row in rows if row.hint)
 
 
-prepare(ReplayRules, _Kept)
+prepare(ReplayRules, KnownPipeline)

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache, partial
 
 from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
-from redrive.engine.replay.rules import hints_of
+from redrive.engine.replay.rules import recorded
 from redrive.store.reader import Reader
 from redrive.store.statements.jobs import JobFacts
 from redrive.store.statements.letters import DeadLetter
@@ -30,11 +30,11 @@ class Hints:
     """What to do about codes; the store is asked once for each pipeline."""
 
     def __init__(self, store: Reader) -> None:
-        self._own_of = cache(partial(hints_of, store))
+        self._recorded = cache(partial(recorded, store))
 
     def about(self, pipeline: str, stage: str, code: str, category: str) -> str:
         """Return what to do about a code that failed there."""
-        for own in self._own_of(pipeline):
+        for own in self._recorded(pipeline).hints:
             if own.code == code and (not own.stages or stage in own.stages):
                 return own.hint
         return remediation_hint(code, category)

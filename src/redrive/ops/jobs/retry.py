@@ -23,7 +23,7 @@ from redrive.engine.replay.release import (
     release_steps,
     start_value,
 )
-from redrive.engine.replay.rules import rules_of, stages_of
+from redrive.engine.replay.rules import recorded, rules_of
 from redrive.engine.runtime import CURRENT
 from redrive.errors import (
     ConfigurationError,
@@ -134,7 +134,7 @@ def _way_of(
     obstacle = obstacle_to(candidate, value, code, from_start=from_start)
     if obstacle is not None:
         raise _refused(job_id, obstacle.text, f"redrive dlq show {letter[0]} shows more.")
-    stages = stages_of(store, facts.pipeline)
+    stages = recorded(store, facts.pipeline).stages
     if code is None and not from_start and (lost := lost_stage(candidate, stages)) is not None:
         name = f"Give the stage its name back with @stage(name={facts.stage!r})"
         target = "if there is code that has it, name it with --target MODULE:PIPELINE"

@@ -17,7 +17,7 @@ from redrive.core.lifecycle import LetterState
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.filter import FREE, LetterFilter
 from redrive.engine.replay.release import Candidate, Obstacle, batch_of, obstacles_to, start_value
-from redrive.engine.replay.rules import rules_of, stages_of
+from redrive.engine.replay.rules import recorded, rules_of
 from redrive.ops.breakers import breakers
 from redrive.ops.letters.edit_history import kept_edits
 from redrive.ops.letters.freeze import freeze, frozen_steps
@@ -125,7 +125,7 @@ class _Check:
         self._from_start = from_start
         self._open = {each.name: each.phase for each in breakers(store) if each.phase != "closed"}
         self._rules_of = cache(partial(rules_of, store))
-        self._stages_of = cache(partial(stages_of, store))
+        self._recorded = cache(partial(recorded, store))
         self._keys: set[tuple[str, str]] = set()
         self._letters = 0
         self._able = 0
@@ -201,7 +201,7 @@ class _Check:
         for obstacle in obstacles_to(candidate, value, code, from_start=self._from_start):
             yield obstacle.kind, obstacle.text
         if code is None and not self._from_start:
-            lost = lost_stage(candidate, self._stages_of(candidate.pipeline))
+            lost = lost_stage(candidate, self._recorded(candidate.pipeline).stages)
             if lost is not None:
                 yield lost.kind, lost.text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from redrive import CodeSet, OwnCode, Pipeline, ReplayRules, stage
 from redrive.core.taxonomy import CODES
-from redrive.engine.replay.rules import hints_of, record_rules, rules_of
+from redrive.engine.replay.rules import record_rules, recorded, rules_of
 from redrive.ops.jobs.next_steps import Hints
 from redrive.store.protocol import Store
 from tests.embedded import change_rows
@@ -53,12 +53,12 @@ def test_hints_change_with_the_code_and_leave_the_rules_alone(store: Store) -> N
     assert rows(store, "rules", "replay_rules") == first
 
     record_rules(store, [shop(None, relaxed)])
-    assert hints_of(store, "shop") == ()
+    assert recorded(store, "shop").hints == ()
     assert rules_of(store, "shop") == relaxed
 
 
 def test_rules_of_an_earlier_version_have_no_hints(store: Store) -> None:
     change_rows(store, "INSERT INTO replay_rules VALUES ('shop', ?)", (b'{"evidence":"optional"}',))
 
-    assert hints_of(store, "shop") == ()
+    assert recorded(store, "shop").hints == ()
     assert rules_of(store, "shop").evidence == "optional"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
-from redrive.engine.replay.rules import rules_of, stages_of
+from redrive.engine.replay.rules import recorded, rules_of
 from redrive.errors import ReplayRefusedError
 from tests.databases import Address
 
@@ -66,7 +66,7 @@ def test_a_stage_that_has_its_name_back_is_served_again(rd: Redrive) -> None:
     use(rd, AFTER)
     use(rd, BEFORE)
 
-    assert stages_of(rd.store, "shop") == ("take", "fetch")
+    assert recorded(rd.store, "shop").stages == ("take", "fetch")
     assert rd.jobs.retry(1).status == "queued"
 
 
@@ -74,7 +74,7 @@ def test_whoever_only_submits_does_not_say_which_stages_are_served(rd: Redrive) 
     use(rd, AFTER)
     Redrive(rd.store).submit(BEFORE, 1)
 
-    assert stages_of(rd.store, "shop") == ("take", "load")
+    assert recorded(rd.store, "shop").stages == ("take", "load")
 
 
 def test_a_full_restart_needs_only_the_first_stage(rd: Redrive) -> None:
@@ -102,12 +102,12 @@ def test_of_a_pipeline_whose_code_was_never_used_here_nothing_is_said(rd: Redriv
         chosen = other.letters.choose()
         other.letters.remediate(chosen, evidence="mended", is_safe=True, diagnosis="data")
 
-        assert stages_of(other.store, "shop") == ()
+        assert recorded(other.store, "shop").stages == ()
         assert other.jobs.retry(1).status == "queued"
 
 
 def test_a_change_of_stages_alone_is_written_down_and_leaves_the_rules(rd: Redrive) -> None:
     use(rd, AFTER)
 
-    assert stages_of(rd.store, "shop") == ("take", "load")
+    assert recorded(rd.store, "shop").stages == ("take", "load")
     assert rules_of(rd.store, "shop") == RULES
