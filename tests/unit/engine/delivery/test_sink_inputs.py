@@ -10,7 +10,8 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows
 
-from .test_sinks import ORDER, Basket, bury, deliver, failing
+from .test_hooks import deliver
+from .test_sinks import ORDER, Basket, bury, failing
 
 VERY_DEEP = b"[" * 1_200 + b"]" * 1_200
 LATIN = b'"tea\xe9"'

@@ -26,6 +26,8 @@ from tests.embedded import change_rows
 from tests.inline import T, at_once
 from tests.unit.build import STEADY, bounded, jobs, rows, until, work, worker_on
 
+from .test_hooks import deliver, hooks_of
+
 
 class Basket:
     """A sink that keeps what it gets; for a while it may refuse."""
@@ -59,17 +61,6 @@ def failing(**options: object) -> Pipeline:
 
 
 ORDER = {"card": "the number of the card"}
-
-
-def hooks_of(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> Delivery:
-    return Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=at_once, call=at_once)
-
-
-def deliver(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> int:
-    async def scene() -> int:
-        return await hooks_of(store, clock, pipeline).deliver()
-
-    return bounded(scene())
 
 
 def flush(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> None:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from redrive import Context, Pipeline, RetryPolicy, stage
 from redrive.core.replay import ReplayRules
@@ -73,14 +75,7 @@ class Shop:
 
         async def scene() -> Ending:
             worker = worker_on(self.store, self.pipeline)
-            driver = ReplayDriver(
-                self.store,
-                [self.pipeline],
-                self.clock,
-                name=lambda: worker.name,
-                ask_store=at_once,
-                on_news=worker.wake,
-            )
+            driver = self._driver(lambda: worker.name, on_news=worker.wake)
             driving = asyncio.ensure_future(driver.run())
             try:
                 return await worker.run(until_idle=True)
@@ -89,6 +84,14 @@ class Shop:
                 await asyncio.gather(driving, return_exceptions=True)
 
         return bounded(scene())
+
+    def driver(self, worker: str = "w") -> ReplayDriver:
+        """Drive replays as a worker that lives, one turn at a time."""
+        self.store.start_worker(worker, self.clock.wall(), 1_000.0)
+        return self._driver(lambda: worker)
+
+    def _driver(self, name: Callable[[], str], **options: Any) -> ReplayDriver:
+        return ReplayDriver(self.store, [self.pipeline], self.clock, name=name, ask_store=at_once, **options)
 
     def counts(self) -> dict[str, int]:
         """Count the letters by state."""

@@ -7,7 +7,7 @@ import pytest
 
 from redrive.core.replay import Release, plan_of
 from redrive.engine.replay import driver, release
-from redrive.engine.replay.driver import DRIVE_SECONDS, LOOK_SECONDS, ReplayDriver
+from redrive.engine.replay.driver import DRIVE_SECONDS, LOOK_SECONDS
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import replay_of
 from redrive.ops.replay import replays
@@ -16,7 +16,6 @@ from redrive.store.records import Step
 from redrive.store.statements import replays as replay_sql
 from redrive.testing import VirtualClock
 from tests.embedded import read_rows
-from tests.inline import at_once
 from tests.unit.engine.replay.shop import BY, Shop
 
 SHOP = LetterFilter(pipeline="shop")
@@ -31,14 +30,9 @@ def shop(store: Store, clock: VirtualClock) -> Shop:
     return made
 
 
-def driver_of(shop: Shop, worker: str) -> ReplayDriver:
-    shop.store.start_worker(worker, shop.clock.wall(), 1_000.0)
-    return ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: worker, ask_store=at_once)
-
-
 def test_a_second_worker_takes_no_turn_while_the_first_has_the_lease(shop: Shop) -> None:
     replays.start(shop.store, SHOP, BY, plan=plan_of())
-    first, second = driver_of(shop, "w1"), driver_of(shop, "w2")
+    first, second = shop.driver("w1"), shop.driver("w2")
 
     assert first.drive() < LOOK_SECONDS
     assert second.drive() == LOOK_SECONDS
@@ -47,7 +41,7 @@ def test_a_second_worker_takes_no_turn_while_the_first_has_the_lease(shop: Shop)
 
 def test_the_lease_on_a_replay_is_renewed_before_it_ends(shop: Shop) -> None:
     replays.start(shop.store, SHOP, BY, plan=plan_of())
-    only = driver_of(shop, "w1")
+    only = shop.driver("w1")
     only.drive()
 
     def ends_in() -> float:
@@ -66,7 +60,7 @@ def test_letters_are_not_marked_for_a_replay_that_was_paused_meanwhile(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
-    only, mark_steps = driver_of(shop, "w1"), driver.mark_steps
+    only, mark_steps = shop.driver("w1"), driver.mark_steps
 
     def pause_first(*given: object, **more: object) -> list[Step]:
         replays.pause(shop.store, begun.id, BY)
@@ -83,7 +77,7 @@ def test_letters_are_not_released_by_a_replay_that_was_paused_meanwhile(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
-    only, release_steps = driver_of(shop, "w1"), release.release_steps
+    only, release_steps = shop.driver("w1"), release.release_steps
     only.drive()
 
     def pause_first(*given: object, **more: object) -> list[Step]:

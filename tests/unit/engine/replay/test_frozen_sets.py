@@ -7,7 +7,6 @@ import pytest
 
 from redrive import Redrive
 from redrive.core.replay import ReplayRules, plan_of
-from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze
@@ -19,7 +18,6 @@ from redrive.store.protocol import Store
 from redrive.store.statements import replays as replay_sql
 from redrive.testing import VirtualClock
 from tests.embedded import read_rows
-from tests.inline import at_once
 from tests.unit.engine.replay.shop import BY, Shop
 
 SHOP = LetterFilter(pipeline="shop")
@@ -74,8 +72,7 @@ def test_letters_that_are_restored_after_the_start_are_not_replayed(shop: Shop) 
 
 def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(shop: Shop) -> None:
     held = replays.start(shop.store, LetterFilter(ids=(1, 2, 3)), BY, plan=plan_of())
-    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
-    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver = shop.driver()
     driver.drive()
     shop.store.stop_worker("w")
     taken = read_rows(shop.store, "SELECT count(*) FROM dead_letters WHERE replay_id = 1 AND state = 'open'")
@@ -91,8 +88,7 @@ def test_letters_that_another_replay_lets_go_after_the_start_are_not_replayed(sh
 
 def test_letters_that_another_replay_skips_after_the_start_are_not_replayed(shop: Shop) -> None:
     held = replays.start(shop.store, LetterFilter(ids=(1, 2, 3)), BY, plan=plan_of())
-    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=at_once)
-    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver = shop.driver()
     driver.drive()
     shop.store.stop_worker("w")
     ((job,),) = read_rows(shop.store, "SELECT job_id FROM dead_letters WHERE id = 1")

@@ -148,8 +148,7 @@ def test_a_replay_that_cannot_be_driven_does_not_keep_others_waiting(
             raise RuntimeError("no way")
         return plain(self, replay, row)  # type: ignore[arg-type]
 
-    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
-    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver = shop.driver()
     driver.drive()
     driver.drive()
     second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
@@ -165,8 +164,7 @@ def test_a_replay_whose_row_cannot_be_read_does_not_keep_others_waiting(shop: Sh
     shop.fail(2)
     shop.fix()
     replays.start(shop.store, LetterFilter(ids=(1,)), BY, plan=plan_of())
-    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
-    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver = shop.driver()
     driver.drive()
     second = replays.start(shop.store, LetterFilter(ids=(2,)), BY, plan=plan_of())
     change_rows(shop.store, "UPDATE replays SET options = ? WHERE id = 1", (b"{",))
@@ -201,8 +199,7 @@ def test_inputs_that_pydantic_quotes_do_not_come_out_with_a_letter(store: Store,
 def test_what_failed_while_a_replay_was_paused_is_held_against_it(shop: Shop) -> None:
     shop.fail(10)
     begun = replays.start(shop.store, SHOP, BY, plan=plan_of())
-    driver = ReplayDriver(shop.store, [shop.pipeline], shop.clock, name=lambda: "w", ask_store=None)  # type: ignore[arg-type]
-    shop.store.start_worker("w", shop.clock.wall(), 60)
+    driver = shop.driver()
     driver.drive()
     driver.drive()
     shop.store.stop_worker("w")
