@@ -151,7 +151,10 @@ class BulkSubmission:
             if self._run is not None and self._was_fed:
                 self._book.mark_source(self._run, is_fed=True)
         if self._run is not None:
-            self._end_items(self._run)
+            self._book.mark_source(self._run, is_fed=True)
+            if self._book.report(self._run).status == RunStatus.PAUSED:
+                # Items that were added to a paused run wait with the others.
+                self._book.pause_items(self._run)
         return self.ids
 
     def batches(self, payloads: Iterable[object], size: int) -> Iterator[list[NewJob]]:
@@ -172,12 +175,6 @@ class BulkSubmission:
     def stored(self, made: Iterable[SubmittedJob]) -> None:
         """Note the jobs of a batch."""
         self.ids += [int(one.id) for one in made]
-
-    def _end_items(self, run: RunId) -> None:
-        """Record that no source follows; items that were added to a paused run wait with the others."""
-        self._book.mark_source(run, is_fed=True)
-        if self._book.report(run).status == RunStatus.PAUSED:
-            self._book.pause_items(run)
 
     def _job(self, payload: object) -> NewJob:
         made = self._make(payload)

@@ -9,7 +9,7 @@ cannot be released again by any driver: its state prevents it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from redrive.core.lifecycle import LetterState
@@ -71,7 +71,7 @@ class ReplayDriver:
         on_news: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
-        self._pipelines: Mapping[str, Pipeline] = by_name(pipelines)
+        self._pipelines = by_name(pipelines)
         self._clock = clock
         self._name = name
         self._ask_store = ask_store

@@ -177,15 +177,10 @@ def release_steps(
 
 def by_distinct_key(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return candidates of one pipeline with distinct keys: of two with the same key, only the first can be released."""
-    seen: set[str] = set()
-    kept: list[Candidate] = []
+    kept: dict[str | int, Candidate] = {}
     for candidate in candidates:
-        if candidate.key is not None:
-            if candidate.key in seen:
-                continue
-            seen.add(candidate.key)
-        kept.append(candidate)
-    return kept
+        kept.setdefault(candidate.letter if candidate.key is None else candidate.key, candidate)
+    return list(kept.values())
 
 
 def first_lane_of(store: Store, pipeline: Pipeline | None, name: str) -> LaneId | None:

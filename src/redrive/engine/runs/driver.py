@@ -235,9 +235,11 @@ class Driver:
         self, report: RunReport, worker: Worker, *, is_fed: bool
     ) -> Callable[[], Awaitable[None]] | None:
         """Return how to stop a run that is finished, has spent its budget or was held too long; None to continue."""
-        if self._is_running and report.status in {RunStatus.PAUSED, RunStatus.CANCELLED}:
-            # Somebody else stopped it: feed no more, and end politely.
-            return self._drop_items if report.status == RunStatus.CANCELLED else self._leave_paused
+        # Somebody else stopped it: feed no more, and end politely.
+        if self._is_running and report.status == RunStatus.PAUSED:
+            return self._leave_paused
+        if self._is_running and report.status == RunStatus.CANCELLED:
+            return functools.partial(self._abort, RunStatus.CANCELLED, report.reason)
         is_over = is_fed and not report.open and report.items >= self._submitted
         is_hopeless = is_over and await self._ask(lambda: has_permanent(self._store, self._run))
         ending = self._ending(report, is_over=is_over, is_hopeless=is_hopeless)
@@ -283,10 +285,6 @@ class Driver:
             if report.open == (await self._report()).open:
                 await self._wait()
         await self._end(status, sentence)
-
-    async def _drop_items(self) -> None:
-        """Cancel what was submitted after somebody cancelled the run, and record its end."""
-        await self._abort(RunStatus.CANCELLED, self._last.reason if self._last else None)
 
     async def _leave_paused(self) -> None:
         """Pause what was submitted after somebody paused the run."""
