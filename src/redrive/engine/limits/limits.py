@@ -22,7 +22,7 @@ from redrive.core.arguments import number
 from redrive.core.breaker_state import Phase
 from redrive.core.failure import Category, Failure
 from redrive.core.limit import Limit
-from redrive.core.limit_state import Share
+from redrive.core.limit_state import LimitState, Share
 from redrive.engine.limits.keys import JobKeys, breaker_part
 from redrive.engine.limits.meter import LOOK_SECONDS, Change, Meter
 from redrive.engine.pipeline.lanes import Lane
@@ -248,16 +248,12 @@ class SharedLimits:
         """Note that a dependency asked to wait, or had too many calls."""
         retry_after = dispatch.lane.stage.retry.retry_after_delay(failure)
         began_at, now = dispatch.started_at, dispatch.ended_at
+
+        def refused(state: LimitState) -> LimitState:
+            return step.refused(limit, state, now, started_at=began_at, retry_after=retry_after)
+
         if failure.category is Category.RATE_LIMIT:
-            self._reports.append(
-                (
-                    limit,
-                    key,
-                    lambda state: step.refused(
-                        limit, state, now, started_at=began_at, retry_after=retry_after
-                    ),
-                )
-            )
+            self._reports.append((limit, key, refused))
         elif retry_after:
             self._reports.append((limit, key, lambda state: step.paused(state, now + retry_after)))
 

@@ -31,11 +31,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
-_NAMED: Final = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.KEYWORD_ONLY,
-)
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -202,7 +198,7 @@ def _shape(
     context = next((each.name for each in parameters if hints.get(each.name) == wanted), None)
     inputs = [each for each in parameters if each.name != context]
     required = [
-        each for each in inputs[1:] if each.default is inspect.Parameter.empty and each.kind in _NAMED
+        each for each in inputs[1:] if each.default is inspect.Parameter.empty and each.kind not in _VARIADIC
     ]
     resources = {
         each.name: kind for each in required if (kind := _class_of(hints.get(each.name))) is not None

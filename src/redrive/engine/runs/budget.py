@@ -15,12 +15,13 @@ from redrive.core.budget import BudgetExceeded, FailureBudget, Tally
 from redrive.core.lifecycle import JobState
 from redrive.store.records import JobId, Settlement
 
-ENDED: Final[tuple[JobState, ...]] = (
-    JobState.COMPLETE,
-    JobState.FAILED,
-    JobState.CANCELLED,
-    JobState.SKIPPED,
-)
+ENDED: Final = {
+    JobState.COMPLETE: "succeeded",
+    JobState.FAILED: "dead",
+    JobState.CANCELLED: "cancelled",
+    JobState.SKIPPED: "skipped",
+}
+"""The states in which a job has ended, and where a tally counts them."""
 
 
 class BudgetTracker:
@@ -89,12 +90,7 @@ class BudgetTracker:
         """Count what the store knows, and return why the run must stop. The last check, after all items, needs no full interval."""
         if self._budget is None or self.exceeded is not None:
             return self.exceeded
-        since = {
-            JobState.COMPLETE: tally.succeeded - self._base.succeeded,
-            JobState.FAILED: tally.dead - self._base.dead,
-            JobState.CANCELLED: tally.cancelled - self._base.cancelled,
-            JobState.SKIPPED: tally.skipped - self._base.skipped,
-        }
+        since = {state: getattr(tally, name) - getattr(self._base, name) for state, name in ENDED.items()}
         # What was committed since it was asked may be missing in its answer: others have not undone that.
         self._others = {
             state: max(count - self._own[state], min(count - self._own_asked[state], 0))
@@ -116,8 +112,5 @@ class BudgetTracker:
 
     def _tally(self) -> Tally:
         # A replay may have removed an old failure, so that there are fewer than at the start.
-        succeeded, dead, cancelled, skipped = (
-            max(0, self._own[state] + self._others[state]) for state in ENDED
-        )
-        total = succeeded + dead + cancelled + skipped
-        return Tally(total=total, succeeded=succeeded, dead=dead, cancelled=cancelled, skipped=skipped)
+        counts = {name: max(0, self._own[state] + self._others[state]) for state, name in ENDED.items()}
+        return Tally(total=sum(counts.values()), **counts)

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 
 from redrive.core.budget import BudgetExceeded, FailureBudget, RunStatus, Tally, decide_status
-from redrive.core.lifecycle import JobState
 from redrive.engine.clock import Clock, wait_for
 from redrive.engine.outage import Outage
+from redrive.engine.runs.budget import ENDED
 from redrive.engine.runs.runs import KEEP_SECONDS, RunOptions, Runs, has_permanent, keep_run, leave_run
 from redrive.engine.worker.threads import AskStore
 from redrive.errors import StoreError
@@ -33,7 +33,6 @@ logger = logging.getLogger("redrive.runs")
 LOOK_SECONDS: Final = 1.0
 STEP: Final = 1_000
 """Items that are cancelled in one transaction."""
-_OPEN: Final = (JobState.QUEUED, JobState.PROCESSING)
 
 
 class RunStatusDriver:
@@ -69,7 +68,7 @@ class RunStatusDriver:
 
     def committed(self, done: list[Settlement]) -> None:
         """Look at once if a job ended while there are runs."""
-        if self._has_live and any(one.status not in _OPEN for one in done):
+        if self._has_live and any(one.status in ENDED for one in done):
             self._wake.set()
 
     async def run(self) -> None:
