@@ -22,6 +22,7 @@ from redrive.core.decision_text import reason_and_sentence
 from redrive.core.failure import Failure
 from redrive.core.lifecycle import JobState
 from redrive.engine.classifier import DEFAULT, Classifier
+from redrive.engine.clock import cancel_all
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import record_listeners
 from redrive.engine.health_probes import HealthProbes
@@ -103,9 +104,7 @@ async def run_job(
             await worker.run(until_idle=True)
             await delivery.flush()
         finally:
-            for each in beside:
-                each.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await cancel_all(*beside)
         if stages.ending is not None:
             raise stages.ending
         return _result_of(

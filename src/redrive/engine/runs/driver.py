@@ -13,12 +13,12 @@ import threading
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 
 from redrive.core.budget import RunStatus, decide_status
-from redrive.engine.clock import Clock, wait_for
+from redrive.engine.clock import Clock, cancel_all, wait_for
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.runs.budget import BudgetTracker
@@ -175,7 +175,7 @@ class Driver:
                 was_due = self.budget.leased_max() == 0
                 stop = await self._reason_to_stop(report, worker, is_fed=is_fed)
                 if stop is not None:
-                    await _cancelled(submitting)
+                    await cancel_all(submitting)
                     await stop()
                     return
                 if was_due:
@@ -192,7 +192,7 @@ class Driver:
                 await self._report()
             raise
         finally:
-            await _cancelled(submitting)
+            await cancel_all(submitting)
 
     def pause_after(self, error: BaseException) -> None:
         """Pause the run after an error, so that it can be resumed. Does nothing if it has ended or the run itself was refused."""
@@ -382,11 +382,6 @@ class Driver:
             except StoreUnavailableError as error:
                 logger.warning("run %s waits: %s", self._run, error)
                 await self._clock.asleep(RETRY_SECONDS)
-
-
-async def _cancelled(task: asyncio.Future[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _batches(source: Source, clock: Clock) -> AsyncIterator[list[object]]:

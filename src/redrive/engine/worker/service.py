@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from redrive.engine.clock import fresh_name
+from redrive.engine.clock import cancel_all, fresh_name
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import record_listeners
@@ -142,7 +142,7 @@ async def serve(
         side = [asyncio.ensure_future(each.run()) for each in (delivery, statuses, *drivers, *logs)]
         if options.stop is not None:
             side.append(asyncio.ensure_future(_stop_when(options.stop, worker)))
-        stack.push_async_callback(_end, side)
+        stack.push_async_callback(cancel_all, *side)
         _stop_on_signals(stack, worker, options)
         stack.push_async_callback(delivery.close)
         stack.push_async_callback(delivery.flush)
@@ -286,12 +286,6 @@ async def _stop_when(asked: Callable[[], bool], worker: Worker) -> None:
     worker.stop("stop")
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def _run_with(worker: Worker, beside: Awaitable[None]) -> Ending:
     """Run a worker until what runs beside it has ended; raise what that raised."""
     driver = asyncio.ensure_future(beside)
@@ -299,7 +293,7 @@ async def _run_with(worker: Worker, beside: Awaitable[None]) -> Ending:
     try:
         ending = await worker.run()
     finally:
-        await _end([driver])
+        await cancel_all(driver)
     if not driver.cancelled():
         driver.result()
     return ending
