@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from redrive import Backoff, Jitter, Pipeline, RetryPolicy, stage
+from redrive.engine.clock import cancel_all
 from redrive.engine.replay.rules import record_rules
 from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.slots import WorkerParts
@@ -103,6 +104,16 @@ async def working(worker: Worker) -> AsyncGenerator[asyncio.Task[Ending]]:
         worker.stop()
         with suppress(asyncio.CancelledError):
             await task
+
+
+@asynccontextmanager
+async def beside(running: Coroutine[Any, Any, object]) -> AsyncGenerator[asyncio.Task[object]]:
+    """Let something else run beside a scene, and cancel it at the end."""
+    task = asyncio.ensure_future(running)
+    try:
+        yield task
+    finally:
+        await cancel_all(task)
 
 
 def reached(loop: asyncio.AbstractEventLoop) -> None:

@@ -22,7 +22,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, run_inline
 from tests.embedded import read_rows
 from tests.inline import T, at_once
-from tests.unit.build import bounded, passing
+from tests.unit.build import beside, bounded, passing
 
 ANN = Actor("ann", "a test")
 FOREVER = 1e9
@@ -221,9 +221,8 @@ def test_a_store_that_is_away_is_asked_again(store: SqliteStore, clock: VirtualC
     made._ask_store = away_at_first
 
     async def scene() -> None:
-        running = asyncio.ensure_future(made.run())
-        await passing(clock, lambda: api.asked)
-        running.cancel()
+        async with beside(made.run()):
+            await passing(clock, lambda: api.asked)
 
     bounded(scene())
     assert probes.standing(probes.own[0]).state.phase is Phase.CLOSED

@@ -25,7 +25,7 @@ from redrive.store.statements import upkeep as upkeep_sql
 from redrive.testing import VirtualClock
 from tests.databases import Schemas
 from tests.inline import T, at_once
-from tests.unit.build import ONCE, bounded, passing, rows, until
+from tests.unit.build import ONCE, beside, bounded, passing, rows, until
 
 DAY = 86_400.0
 
@@ -218,11 +218,8 @@ def test_a_worker_prunes_at_the_tick_and_survives_a_store_that_is_away(
         return question()
 
     async def scene() -> None:
-        running = asyncio.ensure_future(
-            RetentionDriver(store, clock, name=lambda: "w1", ask_store=away_at_first).run()
-        )
-        await passing(clock, lambda: rows(store, "count(*)", "jobs") == [(0,)], step=LOOK_SECONDS)
-        running.cancel()
+        async with beside(RetentionDriver(store, clock, name=lambda: "w1", ask_store=away_at_first).run()):
+            await passing(clock, lambda: rows(store, "count(*)", "jobs") == [(0,)], step=LOOK_SECONDS)
 
     bounded(scene())
 
@@ -242,9 +239,8 @@ def test_a_worker_tends_the_partitions_at_once_every_hour_and_after_pruning(
     store.apply = noting  # type: ignore[method-assign]
 
     async def scene() -> None:
-        running = asyncio.ensure_future(driver(store, clock, "w1").run())
-        await passing(clock, lambda: len(tended) == 3, step=LOOK_SECONDS)
-        running.cancel()
+        async with beside(driver(store, clock, "w1").run()):
+            await passing(clock, lambda: len(tended) == 3, step=LOOK_SECONDS)
 
     bounded(scene())
 
@@ -270,9 +266,8 @@ def test_what_a_client_that_has_gone_has_counted_is_added_up_by_a_worker_that_ru
 
         async def scene() -> None:
             driving = RetentionDriver(rd.store, clock, name=lambda: "w1", ask_store=at_once)
-            running = asyncio.ensure_future(driving.run())
-            await passing(clock, lambda: not theirs & parts(rd), step=LOOK_SECONDS)
-            running.cancel()
+            async with beside(driving.run()):
+                await passing(clock, lambda: not theirs & parts(rd), step=LOOK_SECONDS)
 
         bounded(scene())
 
@@ -333,9 +328,7 @@ def test_a_real_worker_prunes(tmp_path: Path) -> None:
 
         async def scene() -> None:
             async with asyncio.timeout(20), connect(tmp_path / "jobs.db") as there:
-                working = asyncio.ensure_future(there.work([SHOP]))
-                await until(lambda: rd.jobs.counts() == {})
-                working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
+                async with beside(there.work([SHOP])):
+                    await until(lambda: rd.jobs.counts() == {})
 
         asyncio.run(scene())

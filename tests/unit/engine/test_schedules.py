@@ -21,7 +21,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import runs as run_sql
 from redrive.testing import VirtualClock
 from tests.inline import T, at_once
-from tests.unit.build import bounded, jobs, one_stage, passing
+from tests.unit.build import beside, bounded, jobs, one_stage, passing
 
 
 @stage
@@ -250,12 +250,10 @@ def test_the_ticker_sleeps_until_the_next_tick_and_looks_for_new_ones_in_between
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     async def scene() -> None:
-        task = asyncio.ensure_future(ticker(store, clock).run())
-        await passing(clock, lambda: len(clock.waits) > 8)
-        rd.schedules.add("report", DAILY, 7, cron="*/30 * * * * *")
-        await passing(clock, lambda: len(jobs(store)) == 3)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with beside(ticker(store, clock).run()):
+            await passing(clock, lambda: len(clock.waits) > 8)
+            rd.schedules.add("report", DAILY, 7, cron="*/30 * * * * *")
+            await passing(clock, lambda: len(jobs(store)) == 3)
 
     bounded(scene())
     assert max(clock.waits) <= module.LOOK_SECONDS
@@ -275,10 +273,8 @@ def test_the_ticker_waits_for_a_store_that_does_not_answer(
 
     async def scene() -> None:
         rd.schedules.add("report", DAILY, 7, cron="* * * * *")
-        task = asyncio.ensure_future(Ticker(store, clock, ask_store=ask).run())
-        await passing(clock, lambda: jobs(store))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with beside(Ticker(store, clock, ask_store=ask).run()):
+            await passing(clock, lambda: jobs(store))
 
     bounded(scene())
     assert "schedules wait" in caplog.text
@@ -297,10 +293,8 @@ def test_a_worker_submits_what_is_due_and_works_on_it(tmp_path: Path) -> None:
             pipeline = one_stage(run, "daily")
             rd.schedules.add("report", pipeline, 7, cron="* * * * * *")
             async with connect(tmp_path / "jobs.db") as other:
-                working = asyncio.ensure_future(other.work([pipeline]))
-                await ran.wait()
-                working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
+                async with beside(other.work([pipeline])):
+                    await ran.wait()
 
         # Other tests may have left theirs.
         before = threading.active_count()

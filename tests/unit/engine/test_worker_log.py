@@ -19,6 +19,7 @@ from redrive.store.records import Exchange, WorkerFacts
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from redrive.testing.conformance.build import NOW, settlement, taken
+from tests.unit.build import beside
 
 API = Breaker("api", consecutive=1, open_for=60)
 
@@ -156,9 +157,8 @@ def test_summaries_come_by_the_clock(
     log.committed(commit(store, "ok"))
 
     async def wait_for_it() -> None:
-        running = asyncio.ensure_future(log.run())
-        await clock.asleep(SUMMARY_SECONDS + 1)
-        running.cancel()
+        async with beside(log.run()):
+            await clock.asleep(SUMMARY_SECONDS + 1)
 
     asyncio.run(wait_for_it())
 

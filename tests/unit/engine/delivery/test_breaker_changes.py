@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows, read_rows
 from tests.inline import at_once
-from tests.unit.build import STEADY, bounded, rows, turns, until, work
+from tests.unit.build import STEADY, beside, bounded, rows, turns, until, work
 
 API = Breaker("api", consecutive=2, open_for=60, ramp=0)
 
@@ -228,17 +227,15 @@ def test_a_worker_delivers_a_change_that_it_made_without_waiting_to_look_around(
             call=at_once,
             breaker_changes=lambda: changes,
         )
-        task = asyncio.ensure_future(delivery.run())
-        await turns()
-        move(store, "api", "open", Actor("mia"), is_new=True)
-        delivery.committed([])
-        await turns()
-        assert heard == []
-        changes = 1
-        delivery.committed([])
-        await until(lambda: heard)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with beside(delivery.run()):
+            await turns()
+            move(store, "api", "open", Actor("mia"), is_new=True)
+            delivery.committed([])
+            await turns()
+            assert heard == []
+            changes = 1
+            delivery.committed([])
+            await until(lambda: heard)
 
     bounded(scene())
     assert heard == ["open"]

@@ -40,6 +40,7 @@ from tests.inline import T, at_once
 from tests.unit.build import (
     STEADY,
     attempts,
+    beside,
     bounded,
     jobs,
     leases_of,
@@ -411,10 +412,8 @@ def test_hooks_wait_for_a_store_that_does_not_answer(
 
     async def scene() -> None:
         hooks = Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)
-        task = asyncio.ensure_future(hooks.run())
-        await until(lambda: heard)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with beside(hooks.run()):
+            await until(lambda: heard)
 
     with caplog.at_level(logging.WARNING):
         bounded(scene())

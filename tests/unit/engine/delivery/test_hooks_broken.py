@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -17,7 +16,7 @@ from redrive.engine.pipeline.lanes import lanes_of
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import T, at_once
-from tests.unit.build import bounded, rows, until, work
+from tests.unit.build import beside, bounded, rows, until, work
 
 from .test_hooks import deliver, failing
 
@@ -76,13 +75,11 @@ def test_nothing_that_goes_wrong_between_the_store_and_a_hook_ends_the_telling(
 
     async def scene() -> None:
         hooks = Delivery(store, lanes_of(store, [pipeline]), clock, ask_store=ask, call=at_once)
-        task = asyncio.ensure_future(hooks.run())
-        await until(lambda: len(asked) > nth)
-        clock.advance(2 * HIDDEN_SECONDS)
-        await until(lambda: not rows(store, "id", "outbox"))
-        assert not task.done()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with beside(hooks.run()) as task:
+            await until(lambda: len(asked) > nth)
+            clock.advance(2 * HIDDEN_SECONDS)
+            await until(lambda: not rows(store, "id", "outbox"))
+            assert not task.done()
 
     bounded(scene())
     assert 1 <= len(heard) <= 2

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import upkeep as upkeep_sql
 from redrive.testing import VirtualClock
 from tests.inline import at_once
-from tests.unit.build import ONCE, bounded, one_stage, rows, until, work
+from tests.unit.build import ONCE, beside, bounded, one_stage, rows, until, work
 
 
 def fail(number: int) -> int:
@@ -193,13 +192,12 @@ def test_a_look_in_between_does_not_forget_when_a_notice_is_due_again(
     async def scene() -> None:
         lanes = lanes_of(store, [pipeline])
         made = Delivery(store, lanes, CURRENT.get().clock, ask_store=at_once, call=at_once)
-        running = asyncio.ensure_future(made.run())
-        await until(lambda: rows(store, "tries", "outbox") == [(1,)])
-        # A commit wakes the recipients before the notice is due again.
-        for recipient in made._recipients:
-            recipient.wake.set()
-        await until(lambda: rows(store, "count(*)", "outbox") == [(0,)])
-        running.cancel()
+        async with beside(made.run()):
+            await until(lambda: rows(store, "tries", "outbox") == [(1,)])
+            # A commit wakes the recipients before the notice is due again.
+            for recipient in made._recipients:
+                recipient.wake.set()
+            await until(lambda: rows(store, "count(*)", "outbox") == [(0,)])
 
     bounded(scene())
 

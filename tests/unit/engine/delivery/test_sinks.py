@@ -24,7 +24,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.embedded import change_rows
 from tests.inline import T, at_once
-from tests.unit.build import STEADY, bounded, jobs, rows, until, work, worker_on
+from tests.unit.build import STEADY, beside, bounded, jobs, rows, until, work, worker_on
 
 from .test_hooks import deliver, hooks_of
 
@@ -353,12 +353,10 @@ def test_a_sink_comes_up_again_while_the_worker_runs(
     bury(store, rd, pipeline)
 
     async def scene() -> None:
-        task = asyncio.ensure_future(hooks_of(store, clock, pipeline).run())
-        await until(lambda: basket.tries)
-        clock.advance(1)
-        await until(lambda: basket.letters)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with beside(hooks_of(store, clock, pipeline).run()):
+            await until(lambda: basket.tries)
+            clock.advance(1)
+            await until(lambda: basket.letters)
 
     bounded(scene())
 
@@ -382,13 +380,11 @@ def test_a_sink_that_hangs_holds_up_neither_the_hook_nor_the_other_sinks(
 
     async def scene() -> None:
         hooks = hooks_of(store, clock, pipeline)
-        task = asyncio.ensure_future(hooks.run())
-        for count in (1, 2):
-            rd.submit(pipeline, ORDER)
-            await worker_on(store, pipeline, on_commit=hooks.committed).run(until_idle=True)
-            await until(partial(have_heard, count))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with beside(hooks.run()):
+            for count in (1, 2):
+                rd.submit(pipeline, ORDER)
+                await worker_on(store, pipeline, on_commit=hooks.committed).run(until_idle=True)
+                await until(partial(have_heard, count))
 
     bounded(scene())
     assert rows(store, "recipient", "outbox") == [("hanging",), ("hanging",)]

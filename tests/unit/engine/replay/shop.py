@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from redrive.store.records import NewJob
 from redrive.testing import VirtualClock
 from tests.embedded import read_rows
 from tests.inline import at_once
-from tests.unit.build import bounded, worker_on
+from tests.unit.build import beside, bounded, worker_on
 
 BY = Actor("ann", "the key was renewed")
 LOOSE = ReplayRules(evidence="optional")
@@ -76,12 +75,8 @@ class Shop:
         async def scene() -> Ending:
             worker = worker_on(self.store, self.pipeline)
             driver = self._driver(lambda: worker.name, on_news=worker.wake)
-            driving = asyncio.ensure_future(driver.run())
-            try:
+            async with beside(driver.run()):
                 return await worker.run(until_idle=True)
-            finally:
-                driving.cancel()
-                await asyncio.gather(driving, return_exceptions=True)
 
         return bounded(scene())
 

@@ -30,7 +30,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import outbox as outbox_sql
 from redrive.testing import VirtualClock
 from tests.inline import T, at_once
-from tests.unit.build import bounded, jobs, passing, rows, turns, until, work, worker_on, working
+from tests.unit.build import beside, bounded, jobs, passing, rows, turns, until, work, worker_on, working
 
 
 class Weather:
@@ -254,23 +254,22 @@ def test_a_commit_wakes_the_decision_only_while_there_are_runs(
         monkeypatch.setattr(endings, "decide", looking)
         never = asyncio.Event()
         monkeypatch.setattr(clock, "asleep", lambda _seconds: never.wait())
-        task = asyncio.ensure_future(endings.run())
-        await turns()
-        worker = worker_on(store, SHOP, on_commit=endings.committed)
-        async with working(worker):
-            rd.submit(SHOP, 1)
-            worker.wake()
-            await until(lambda: jobs(store) == [("complete",)])
+        async with beside(endings.run()):
             await turns()
-            assert len(looks) == 1
-        rd.runs.open(SHOP, [2])
-        endings.decide()
-        await turns()
-        worker = worker_on(store, SHOP, on_commit=endings.committed)
-        async with working(worker):
-            await until(lambda: rd.runs.report(1).status == "completed")
-        assert ended
-        task.cancel()
+            worker = worker_on(store, SHOP, on_commit=endings.committed)
+            async with working(worker):
+                rd.submit(SHOP, 1)
+                worker.wake()
+                await until(lambda: jobs(store) == [("complete",)])
+                await turns()
+                assert len(looks) == 1
+            rd.runs.open(SHOP, [2])
+            endings.decide()
+            await turns()
+            worker = worker_on(store, SHOP, on_commit=endings.committed)
+            async with working(worker):
+                await until(lambda: rd.runs.report(1).status == "completed")
+            assert ended
 
     bounded(scene())
 
@@ -290,9 +289,8 @@ def test_without_an_answer_of_the_store_runs_are_decided_later(
 
     async def scene() -> None:
         endings = RunStatusDriver(store, clock, ask_store=ask)
-        task = asyncio.ensure_future(endings.run())
-        await passing(clock, lambda: rd.runs.report(run).status == "completed")
-        task.cancel()
+        async with beside(endings.run()):
+            await passing(clock, lambda: rd.runs.report(run).status == "completed")
         answers.append(StoreUnavailableError(database="x", cause="gone"))
         await endings.flush()
 

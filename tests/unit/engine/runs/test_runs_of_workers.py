@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Literal
@@ -21,7 +20,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements.text import statements_of
 from redrive.testing import VirtualClock
 from tests.inline import at_once
-from tests.unit.build import bounded, jobs, passing, rows, until, work, worker_on, working
+from tests.unit.build import beside, bounded, jobs, passing, rows, until, work, worker_on, working
 
 WRONG: set[int] = set()
 
@@ -127,10 +126,9 @@ def test_a_worker_stops_a_run_with_a_broken_key_early(
 
     async def scene() -> None:
         endings = RunStatusDriver(store, clock, ask_store=at_once)
-        deciding = asyncio.ensure_future(endings.run())
-        async with working(worker_on(store, SHOP, on_commit=endings.committed, concurrency=4)):
-            await passing(clock, lambda: rows(store, "ended_at IS NOT NULL", "runs") == [(1,)])
-        deciding.cancel()
+        async with beside(endings.run()):
+            async with working(worker_on(store, SHOP, on_commit=endings.committed, concurrency=4)):
+                await passing(clock, lambda: rows(store, "ended_at IS NOT NULL", "runs") == [(1,)])
         await endings.flush()
 
     bounded(scene())

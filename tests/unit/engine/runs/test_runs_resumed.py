@@ -21,7 +21,7 @@ from redrive.store.records import INLINE_MAX, RunId
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import T, at_once
-from tests.unit.build import bounded, items_of, one_stage, watching_parts, worker_on
+from tests.unit.build import beside, bounded, items_of, one_stage, watching_parts, worker_on
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -45,12 +45,10 @@ def crashed(rd: Redrive, pipeline: Pipeline, items: Callable[[], object], *, aft
                 over.set()
 
         async with connect(rd.store._path) as other:  # type: ignore[attr-defined]
-            running = asyncio.ensure_future(
+            async with beside(
                 other.run(pipeline, items(), on_progress=look, concurrency=2)  # type: ignore[arg-type]
-            )
-            await over.wait()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            ):
+                await over.wait()
 
     bounded(scene())
     return rd.runs.latest()[0].id
@@ -134,17 +132,15 @@ def test_a_resumed_run_is_judged_as_it_was_started(filed: Redrive) -> None:
     async def scene() -> int:
         async with connect(filed.store._path) as rd:  # type: ignore[attr-defined]
             seen = asyncio.Event()
-            running = asyncio.ensure_future(
+            async with beside(
                 rd.run(
                     SHOP,
                     endless_after([1])(),  # type: ignore[arg-type]
                     failure_budget=budget,
                     on_progress=lambda report: seen.set() if report.succeeded else None,
                 )
-            )
-            await seen.wait()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            ):
+                await seen.wait()
         return filed.runs.latest()[0].id
 
     run = bounded(scene())
