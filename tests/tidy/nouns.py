@@ -23,7 +23,7 @@ PLAIN = {
     """,
     "decisions and answers, named by what happens": "retry at, ended, admitted, refused, submitted, claimed, budget exceeded, release, stop, finish",
     "databases": "store statement snapshot maintenance migration exchange request renewal batch child rule continuation work address server connection column bigints doubles texts transaction transactions",
-    "submission and delivery": "submission delivery delivered recipient",
+    "submission and delivery": "submission delivery recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",
     "files and networks": "files webhook nats upstream outage console problem body session middleware",
     "measurements": "labels readings durations place log",

@@ -17,7 +17,6 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from redrive.engine.clock import Clock
@@ -54,13 +53,6 @@ RECEIPT_MAX: Final = 200
 """Characters of a receipt that are kept."""
 
 Call = Callable[[], Awaitable[object] | object]
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """A notice was delivered, and this is what its recipient answered."""
-
-    answer: object = None
 
 
 class Delivery:
@@ -205,10 +197,7 @@ class Delivery:
                 after.append(_postponed(notice, due_at, tries=notice.tries))
             elif (delivered := await self._deliver_one(recipient, lane, notice)) is not None:
                 recipient.failures = 0
-                after += [
-                    outbox_sql.drop_notice(notice=notice.id),
-                    *_receipt_of(recipient, notice, delivered, now),
-                ]
+                after += delivered
             else:
                 now, tries = self._clock.wall(), notice.tries + 1
                 recipient.failed(now)
@@ -217,9 +206,9 @@ class Delivery:
                 after.append(_postponed(notice, due_at, tries=tries))
         await self._ask_store(lambda: self._store.apply(*after))
 
-    async def _deliver_one(self, recipient: Recipient, lane: Lane, notice: Notice) -> Delivered | None:
-        """Deliver one notice; return None if that failed. An exception of the recipient changes nothing else."""
-        about = _about(notice)
+    async def _deliver_one(self, recipient: Recipient, lane: Lane, notice: Notice) -> list[Step] | None:
+        """Deliver one notice; return the steps that record it, None if it failed. What a recipient raises changes nothing else."""
+        about, now = _about(notice), self._clock.wall()
         try:
             what, call = await self._prepare(recipient, lane, notice)
         except StoreError:
@@ -228,16 +217,17 @@ class Delivery:
             logger.warning("a notice of %s cannot be delivered: %s", about, error_text(error))
             return None
         if call is None:
-            return Delivered()
+            return _delivered(recipient, notice, None, now)
         try:
             async with asyncio.timeout(HOOK_SECONDS):
-                return Delivered(await self._call_recipient(recipient, call))
+                answer = await self._call_recipient(recipient, call)
         except Exception as error:  # noqa: BLE001 - a recipient must not change anything.
             # A sink that gets values may quote them in its error, so only the class is logged.
             gets_values = recipient.sink is not None and wants_values(recipient.sink)
             text = type(error).__name__ if gets_values else error_text(error)
             logger.warning("%s of %s raised %s", what, about, text)
             return None
+        return _delivered(recipient, notice, answer, now)
 
     async def _prepare(self, recipient: Recipient, lane: Lane, notice: Notice) -> tuple[str, Call | None]:
         """Return the name of the recipient and the call; None when there is nothing to deliver, or the hook no longer exists."""
@@ -291,14 +281,15 @@ class Delivery:
             del answer, pending
 
 
-def _receipt_of(recipient: Recipient, notice: Notice, delivered: Delivered, now: float) -> list[Step]:
-    """Return the step that stores what a sink answered about a letter; none for a hook, or without an answer."""
-    if recipient.sink is None or notice.letter is None or not isinstance(delivered.answer, str):
-        return []
-    receipt = redact(delivered.answer)[:RECEIPT_MAX]
+def _delivered(recipient: Recipient, notice: Notice, answer: object, now: float) -> list[Step]:
+    """Return the steps that drop a notice, and store what a sink answered about a letter."""
+    drop = outbox_sql.drop_notice(notice=notice.id)
+    if recipient.sink is None or notice.letter is None or not isinstance(answer, str):
+        return [drop]
+    receipt = redact(answer)[:RECEIPT_MAX]
     if not receipt:
-        return []
-    return [outbox_sql.put_receipt(letter=notice.letter, sink=recipient.name, receipt=receipt, now=now)]
+        return [drop]
+    return [drop, outbox_sql.put_receipt(letter=notice.letter, sink=recipient.name, receipt=receipt, now=now)]
 
 
 def _about(notice: Notice) -> str:
