@@ -123,9 +123,9 @@ def uninstall(observer: Observer) -> None:
         _installed.remove(observer)
 
 
-def installed() -> Observers:
-    """Return those that are installed now."""
-    return Observers(_installed)
+def installed(*others: Observer) -> Observers:
+    """Return those that are installed now, and others besides."""
+    return Observers((*_installed, *others))
 
 
 def trace_of_caller() -> str | None:
@@ -144,10 +144,6 @@ class Observers:
 
     def __bool__(self) -> bool:
         return bool(self._all)
-
-    def with_one_more(self, observer: Observer | None) -> Observers:
-        """Return these and another one."""
-        return self if observer is None else Observers((*self._all, observer))
 
     def report(self, call: Callable[[Observer], None]) -> None:
         """Call every observer: `report(lambda each: each.reaped(3))`."""

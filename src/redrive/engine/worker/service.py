@@ -112,7 +112,8 @@ async def serve(
         given = await open_resources(stack, pipelines)
         record_rules(store, pipelines)
         log = _log(store, options)
-        parts = _parts(stack, store, options, log)
+        logs = () if log is None else (log,)
+        parts = _parts(stack, store, options, installed(*logs))
         about = WorkerFacts(
             host=platform.node(),
             process=os.getpid(),
@@ -138,7 +139,6 @@ async def serve(
         listeners = (delivery.committed, statuses.committed)
         worker.listeners += listeners if run is None else (run.on_commit, *listeners)
         drivers = _drivers(store, pipelines, worker, parts.ask_store)
-        logs = () if log is None else (log,)
         side = [asyncio.ensure_future(each.run()) for each in (delivery, statuses, *drivers, *logs)]
         if options.stop is not None:
             side.append(asyncio.ensure_future(_stop_when(options.stop, worker)))
@@ -176,9 +176,8 @@ def _log(store: Store, options: Options) -> WorkerLog | None:
     return WorkerLog(CURRENT.get().clock, store=where, lease=options.lease)
 
 
-def _parts(stack: AsyncExitStack, store: Store, options: Options, log: WorkerLog | None) -> WorkerParts:
+def _parts(stack: AsyncExitStack, store: Store, options: Options, observers: Observers) -> WorkerParts:
     """Make the threads and processes of a worker; they are closed with the stack."""
-    observers = installed().with_one_more(log)
     threads, asking = StageThreads(options.concurrency), StoreThread()
     processes = Processes(options.concurrency, observers)
     for close in (processes.close, asking.close, threads.close):
