@@ -31,7 +31,7 @@ if typing.TYPE_CHECKING:
     from redrive.engine.pipeline.context import Context
     from redrive.engine.pipeline.pipeline import Event, Pipeline
     from redrive.engine.pipeline.stage import stage
-    from redrive.engine.runs.opening import Item
+    from redrive.engine.runs.items import Item
     from redrive.engine.runs.runs import RunReport
     from redrive.errors import BreakerOpenError, ConfigurationError, RedriveError
     from redrive.redaction.process import redact, redact_mapping, register_secret
@@ -115,7 +115,7 @@ _NAMES_BY_MODULE: typing.Final = {
     "redrive.engine.pipeline.context": "Context",
     "redrive.engine.pipeline.pipeline": "Event Pipeline",
     "redrive.engine.pipeline.stage": "stage",
-    "redrive.engine.runs.opening": "Item",
+    "redrive.engine.runs.items": "Item",
     "redrive.engine.runs.runs": "RunReport",
     "redrive.errors": "BreakerOpenError ConfigurationError RedriveError",
     "redrive.redaction.process": "redact redact_mapping register_secret",

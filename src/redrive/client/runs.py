@@ -17,7 +17,7 @@ from redrive.core.budget import FailureRule, RunThresholds
 from redrive.engine.pipeline.pipeline import Pipeline, check_pipeline
 from redrive.engine.replay.rules import record_entry
 from redrive.engine.runs import runs as engine
-from redrive.engine.runs.opening import Item, RunLabel, open_run
+from redrive.engine.runs.items import Item, RunLabel, open_run
 from redrive.engine.runs.runs import RunOptions, RunReport
 from redrive.ops import runs
 from redrive.ops.runs import ItemResult

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from redrive.engine.pipeline.codec import Codec, codec_for, storable
-from redrive.engine.runs.opening import check_label
+from redrive.engine.runs.items import check_label
 from redrive.engine.runs.runs import RunReport, Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import RunError

@@ -10,7 +10,7 @@ import pytest
 from redrive import ConfigurationError, Context, Fail, Pipeline, Redrive, Skip, connect, stage
 from redrive.client.runs import Item
 from redrive.core.budget import FailureRule, RunThresholds
-from redrive.engine.runs.opening import ITEMS_MAX
+from redrive.engine.runs.items import ITEMS_MAX
 from redrive.errors import RunError, SerializationError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
