@@ -7,8 +7,8 @@ becomes of a job. Without any, a worker pays for one test per commit and per att
 
 from __future__ import annotations
 
-import importlib
 import logging
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, ParamSpec, Protocol, TypeVar, cast
 
@@ -212,8 +212,7 @@ class Observers:
 def set_up_process(setups: Iterable[str]) -> None:
     """Install observers in a process that runs stages."""
     for setup in setups:
-        module, _, function = setup.partition(":")
-        cast("Callable[[], None]", getattr(importlib.import_module(module), function))()
+        cast("Callable[[], None]", pkgutil.resolve_name(setup))()
 
 
 def _observes_attempts(observer: Observer) -> bool:

@@ -57,8 +57,7 @@ def lanes_of(
     for pipeline in pipelines:
         given = resources.get(pipeline.name, ())
         ids = store.lanes(pipeline.name, [stage.name for stage in pipeline.stages])
-        for place, (lane, stage) in enumerate(zip(ids, pipeline.stages, strict=True)):
-            following = ids[place + 1] if place + 1 < len(ids) else None
+        for lane, following, stage in zip(ids, [*ids[1:], None], pipeline.stages, strict=True):
             names = tuple(limit.name for limit in stage.limits)
             mine = resources_for(stage, given)
             lanes[lane] = Lane(lane, pipeline, stage, following, mine, names, installation)

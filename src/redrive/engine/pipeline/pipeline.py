@@ -287,7 +287,7 @@ def _check_sinks(name: str, sinks: tuple[Sink, ...]) -> None:
                 fix='sinks=[Files("dead-letters")].',
             )
         check_name(f"{field}.name", sink.name)
-        if sink.name in seen or sink.name == HOOK or not sink.name.isprintable():
+        if sink.name in seen or sink.name == HOOK:
             raise ConfigurationError(
                 field=field,
                 value=sink.name,
