@@ -74,23 +74,16 @@ class Actor:
         named = named if len(named) <= SUBJECT_MAX else f"{named[: SUBJECT_MAX - 3]}..."
         return operation_sql.Act(at, actor, verb, subject.kind, named, safe_text(self.reason))
 
-    def log(self, verb: str, subject: Subject, *, change: Mapping[str, object] | None = None) -> Step:
-        """Return the step that logs this act, with the state before and after, if given; redacted."""
-        act = self.line(verb, subject)
-        if change is None:
-            return operation_sql.log(act=act)
-        return operation_sql.log_letters(act=act, letters=None, change=kept_change(change))
-
-    def log_letters(
+    def log(
         self,
         verb: str,
         subject: Subject,
         *,
-        letters: int,
+        letters: int | None = None,
         change: Mapping[str, object] | None = None,
         ids: Iterable[int] = (),
     ) -> Step:
-        """Return the step that logs an act on dead letters: how many, and the state before and after; redacted.
+        """Return the step that logs this act: on how many dead letters, and the state before and after, if given; redacted.
 
         `ids`, in rising order, are those of letters that the subject does not name: they link the act to each letter.
         """

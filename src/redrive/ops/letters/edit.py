@@ -198,7 +198,7 @@ def commit(store: Store, made: Draft, by: Actor) -> EditResult:
     after: dict[str, object] = {"bytes": len(made.after), "changed": safe_text(changed, own)}
     after |= {"is_original": True} if made.is_original else {}
     change = {"part": made.part, "before": {"bytes": size}, "after": after}
-    log = by.hiding(own).log_letters("edit", Subject("letter", made.letter), letters=1, change=change)
+    log = by.hiding(own).log("edit", Subject("letter", made.letter), letters=1, change=change)
     lock = triage_sql.lock_letter(letter=made.letter)
     answer = store.apply(lock, add.touching(1), *supply, log)
     if answer is None:

@@ -146,9 +146,7 @@ def _logged(store: Store, frozen: FrozenSet, by: Actor) -> Iterator[bytes]:
     is_one = frozen.which.ids is not None and len(frozen.which.ids) == 1
     store.apply(
         *(
-            by.log_letters(
-                "export", frozen.subject, letters=len(ids), change=change, ids=() if is_one else ids
-            )
+            by.log("export", frozen.subject, letters=len(ids), change=change, ids=() if is_one else ids)
             for ids in frozen_steps(store, frozen)
         )
     )

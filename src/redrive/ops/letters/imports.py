@@ -165,7 +165,7 @@ def _import(
 def _refusal(store: Store, fresh: Sequence[ExportedLine], by: Actor) -> str | None:
     """Store letters in one transaction; return why the store refused them, None if it did not."""
     origins = " ".join(sorted({line.origin for line in fresh}))
-    log = by.log_letters(
+    log = by.log(
         "import",
         Subject("origin", origins),
         letters=len(fresh),

@@ -222,7 +222,7 @@ def _steps(
         change = {"before": before, "after": act.after}
         logged = () if frozen.which.ids == (able[0].id,) else [letter.id for letter in able]
         # Before the change: notices of it have the time of this line.
-        steps.append(by.log_letters(act.verb, frozen.subject, letters=len(able), change=change, ids=logged))
+        steps.append(by.log(act.verb, frozen.subject, letters=len(able), change=change, ids=logged))
         if act.change is not None:
             steps += [act.change(ids=ids, state=state).touching(len(ids)) for state, ids in by_state.items()]
         # The next act of the same transaction finds all of them in the state set by this one.
