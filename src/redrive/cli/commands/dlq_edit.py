@@ -90,7 +90,7 @@ def edit(
 
 def _from_editor(rd: Redrive, letter: int, part: Part, editor: str, shown_to: Action | None) -> bytes:
     """Return what the user made of a value in their editor; raw only for whoever asked, and that is logged."""
-    text = value_for_edit(rd.store, letter, part).redacted
+    text = value_for_edit(rd.store, letter, part)
     if shown_to is not None:
         shown_to.confirm(f"Show the {part} of letter {letter} with its secrets?")
         text = msgspec.json.format(read_letter_value(rd.store, letter, part, shown_to.by), indent=2).decode()

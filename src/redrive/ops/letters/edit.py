@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypedDict, Unpack, cast
 
-import msgspec
-
 from redrive.core.arguments import one_of
 from redrive.core.lifecycle import JobState, LetterState
 from redrive.engine.pipeline.codec import Codec, storable
@@ -46,17 +44,6 @@ LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READ
 _NO_VALUES: Final = "it came without values"
 _BESIDE: Final = {"payload": 0, "input": 1}
 """The dispatch under which a large value of an imported job is kept."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """A value as it would be replayed now."""
-
-    redacted: str
-    """As indented JSON, without secrets and personal facts."""
-    raw: bytes
-    """Not redacted, indented; only for a caller that has asked for it."""
-    is_edited: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +83,9 @@ class Change(TypedDict, total=False):
     pipeline: Pipeline | None
 
 
-def value_for_edit(store: Store, letter: int, part: Part = "input") -> View:
-    """Return a value as it would be replayed now; raises like `edit` if it cannot be edited."""
-    values = _editable(store, letter, part)
-    if values.present is None:
-        return View(redacted="null", raw=b"null", is_edited=False)
-    raw = msgspec.json.format(values.present, indent=2)
-    return View(redacted=redacted_json(values.present), raw=raw, is_edited=values.edited is not None)
+def value_for_edit(store: Store, letter: int, part: Part = "input") -> str:
+    """Return a value as it would be replayed now, as indented JSON, redacted; raises like `edit` if it cannot be edited."""
+    return redacted_json(_editable(store, letter, part).present or b"null")
 
 
 def draft(store: Store, letter: int, **change: Unpack[Change]) -> Draft:

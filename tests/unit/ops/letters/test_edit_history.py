@@ -16,7 +16,7 @@ from redrive.errors import LetterNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor, operations
 from redrive.ops.jobs.erase import erase
 from redrive.ops.letters.document import changed_places, unknown_fields
-from redrive.ops.letters.edit import edit, value_for_edit
+from redrive.ops.letters.edit import edit
 from redrive.ops.letters.edit_history import edit_history
 from tests.databases import Address
 from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, value
@@ -25,7 +25,7 @@ __all__ = ["letter"]
 
 
 def present(rd: Redrive, letter: int, part: Any = "input") -> Any:
-    return json.loads(value_for_edit(rd.store, letter, part).raw)
+    return json.loads(rd.letters.value(letter, part=part))
 
 
 def restart(rd: Redrive) -> None:
