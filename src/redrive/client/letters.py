@@ -57,9 +57,8 @@ class LetterValues(Face):
 
         Letters whose new value does not fit are left alone and counted; `dry_run` only counts. The same edit again does the rest.
         """
-        if dry_run:
-            return bulk_edit.preview_edits(self._store, chosen, **change)
-        return bulk_edit.edit_many(self._store, chosen, Actor(actor, reason), **change)
+        by = None if dry_run else Actor(actor, reason)
+        return bulk_edit.edit_many(self._store, chosen, by, **change)
 
     def value(self, letter: int, *, part: Part = "input", **by: Unpack[ActorOptions]) -> bytes:
         """Return what a replay of a letter would start with as JSON, not redacted; who read it, and why, is logged."""

@@ -21,7 +21,7 @@ from redrive.cli.output.errors import FAILED
 from redrive.cli.output.tables import console, print_json, print_message
 from redrive.client.connection import Redrive
 from redrive.core.units import plural
-from redrive.ops.letters.bulk_edit import BulkEdit, edit_many, preview_edits
+from redrive.ops.letters.bulk_edit import BulkEdit, edit_many
 from redrive.ops.letters.edit import Change, commit, read_letter_value, value_for_edit
 from redrive.ops.letters.edit import draft as draft_edit
 from redrive.ops.letters.edit_history import edit_history
@@ -112,7 +112,7 @@ def _edit_one(rd: Redrive, letter: int, change: Change, action: Action) -> None:
 
 def _edit_many(rd: Redrive, choice: LetterChoice, change: Change, action: Action) -> None:
     frozen = choice.freeze(rd.store)
-    found = preview_edits(rd.store, frozen, **change)
+    found = edit_many(rd.store, frozen, None, **change)
     for letter, diff in found.sample.items():
         _print_diff(f"letter {letter}:\n{diff}", is_table=action.output == "table")
     _print_rest(found)

@@ -51,22 +51,15 @@ class BulkEdit:
     """Places that the types of the stages ignore, and in how many letters; only known with the code of the pipeline."""
 
 
-def preview_edits(store: Store, frozen: FrozenSet, **change: Unpack[Change]) -> BulkEdit:
-    """Return what an edit of many letters would change; changes nothing. See `edit_many`."""
-    return _edit_all(store, frozen, None, change)
-
-
-def edit_many(store: Store, frozen: FrozenSet, by: Actor, **change: Unpack[Change]) -> BulkEdit:
+def edit_many(store: Store, frozen: FrozenSet, by: Actor | None, **change: Unpack[Change]) -> BulkEdit:
     """Edit every letter of a frozen set; those that cannot be edited, or whose new value does not fit, are left alone and counted.
+
+    By None, nothing is changed: the result is what an edit would change.
 
     Raises:
         ConfigurationError: not exactly one of patch, function and original; what has not the form of a patch.
         SerializationError: the patch is not JSON.
     """
-    return _edit_all(store, frozen, by, change)
-
-
-def _edit_all(store: Store, frozen: FrozenSet, by: Actor | None, change: Change) -> BulkEdit:
     _check(change)
     changed = unchanged = seen = 0
     left: Counter[Reason] = Counter()
