@@ -62,12 +62,8 @@ class ReplayPreview:
     lacking: int
     """How many of `letters` have no evidence although the rules ask for it."""
     rules: ReplayRules
-    cutoff: int
-    """The last letter that can be part of it."""
-    moves: int
-    """The last act after which a letter can have come into it."""
-    which: LetterFilter
-    """The filter of the frozen set."""
+    frozen: FrozenSet
+    """What the letters are chosen from."""
 
 
 def preview(store: Store, frozen: FrozenSet, verb: Verb) -> Preview:
@@ -120,9 +116,7 @@ def preview_replay(store: Store, which: LetterFilter) -> ReplayPreview:
         taken=sum(letters for why, letters in found.stays.items() if why.kind == "taken"),
         lacking=unproved if rules.evidence == "required" else 0,
         rules=rules,
-        cutoff=found.frozen.cutoff,
-        moves=found.frozen.moves,
-        which=found.frozen.which,
+        frozen=found.frozen,
     )
 
 

@@ -47,19 +47,19 @@ def start(
     if found.lacking:
         raise _lacking(which, found)
     now = CURRENT.get().clock.wall()
-    which = msgspec.structs.replace(found.which, pipeline=found.pipeline)
+    which = msgspec.structs.replace(found.frozen.which, pipeline=found.pipeline)
     options = ReplayOptions(plan=plan, is_evidence_optional=found.rules.evidence == "optional")
     add = replay_sql.add_replay(
         pipeline=found.pipeline,
         filter=msgspec.json.encode(which),
         options=msgspec.json.encode(options),
-        cutoff=found.cutoff,
+        cutoff=found.frozen.cutoff,
         marked_to=_before_first(store, which),
         expected=found.letters,
         pardoned=msgspec.json.encode(Counts()),
         actor=storable(by.text),
         now=now,
-        moves=found.moves,
+        moves=found.frozen.moves,
     )
     change = {"filter": msgspec.to_builtins(which), "plan": msgspec.to_builtins(plan)}
     by = by.hiding(values_of_letters(store, _few_of(store, which, found), by.reason))
@@ -175,7 +175,7 @@ def _log(store: Store, replay: Replay, by: Actor, verb: str, after: str) -> Step
 def _few_of(store: Store, which: LetterFilter, found: ReplayPreview) -> Iterator[int]:
     """Yield the letters of a replay, if they are few."""
     for state in found.by_state if found.letters <= LETTERS_MAX else ():
-        for ids in id_steps(store, msgspec.structs.replace(which, state=state), found.cutoff):
+        for ids in id_steps(store, msgspec.structs.replace(which, state=state), found.frozen.cutoff):
             yield from ids
 
 

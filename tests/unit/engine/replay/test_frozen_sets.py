@@ -150,9 +150,7 @@ def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: Letter
         taken=0,
         lacking=1,
         rules=ReplayRules(),
-        cutoff=1,
-        moves=0,
-        which=which,
+        frozen=FrozenSet(which=which, cutoff=1, counts={("shop", "open"): 1}),
     )
 
     hint = str(replays._lacking(which, found).hint)
