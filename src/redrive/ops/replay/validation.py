@@ -74,9 +74,31 @@ def validate(
 ) -> Validation:
     """Check every letter a replay would take now, those that are replaying already, and all that are given by id."""
     check = _Check(store, pipelines, from_start=from_start, is_named=which.ids is not None)
+    letters = able = affected = 0
+    obstacles: Counter[str] = Counter()
+    notices: Counter[str] = Counter()
+    listed: list[Finding] = []
     for page in frozen_steps(store, freeze(store, which), step=PAGE):
-        check.check(page)
-    return check.result()
+        for found in check.findings(page):
+            # Each kind counts once for a letter.
+            kinds = list(dict.fromkeys((each.kind, each.is_obstacle) for each in found))
+            against = [kind for kind, is_obstacle in kinds if is_obstacle]
+            obstacles.update(against)
+            notices.update(kind for kind, is_obstacle in kinds if not is_obstacle)
+            letters += 1
+            able += not against
+            affected += bool(found)
+            if affected <= LISTED_MAX:
+                listed += found
+    return Validation(
+        letters=letters,
+        able=able,
+        obstacles=dict(obstacles.most_common()),
+        notices=dict(notices.most_common()),
+        findings=listed,
+        unlisted=max(affected - LISTED_MAX, 0),
+        unchecked=sorted(check.unchecked),
+    )
 
 
 def ignored_edit(store: Store, candidate: Candidate) -> Part | None:
@@ -114,7 +136,7 @@ def lost_stage(candidate: Candidate, stages: Sequence[str]) -> Obstacle | None:
 
 
 class _Check:
-    """Collects the findings."""
+    """Finds what stands against a replay, letter by letter."""
 
     def __init__(
         self, store: Store, pipelines: Mapping[str, Pipeline], *, from_start: bool, is_named: bool
@@ -127,48 +149,34 @@ class _Check:
         self._rules_of = cache(partial(rules_of, store))
         self._recorded = cache(partial(recorded, store))
         self._keys: set[tuple[str, str]] = set()
-        self._letters = 0
-        self._able = 0
-        self._obstacles: Counter[str] = Counter()
-        self._notices: Counter[str] = Counter()
-        self._findings: list[Finding] = []
-        self._listed = 0
-        self._unlisted = 0
-        self._unchecked: set[str] = set()
+        self.unchecked: set[str] = set()
+        """Pipelines whose code was not given."""
 
-    def check(self, letters: Sequence[int]) -> None:
-        """Check some letters."""
-        named = list(letters)
-        rows = self._store.query(replay_sql.last_configs(ids=named))
+    def findings(self, letters: list[int]) -> Iterator[list[Finding]]:
+        """Yield what was found about each of some letters; nothing about those that no replay would take."""
+        rows = self._store.query(replay_sql.last_configs(ids=letters))
         configs = {row.id: row.config for row in rows}
         taken = {row.id: row.replay_id for row in rows if row.replay_id is not None}
         batch = batch_of(
-            self._store.query(release_sql.replay_candidates(ids=named, from_start=self._from_start))
+            self._store.query(release_sql.replay_candidates(ids=letters, from_start=self._from_start))
         )
         for candidate in batch.candidates:
             is_over = candidate.state not in FREE and candidate.state != LetterState.REPLAYING
             if is_over and not self._is_named:
                 continue
-            self._letters += 1
             code = self._pipelines.get(candidate.pipeline)
-            found = list(self._obstacles_of(candidate, code, taken.get(candidate.letter)))
-            self._able += not found
-            notices = list(self._notices_of(candidate, code, configs.get(candidate.letter)))
+            obstacles = self._obstacles_of(candidate, code, taken.get(candidate.letter))
+            found = [(*each, True) for each in obstacles]
+            notices = self._notices_of(candidate, code, configs.get(candidate.letter))
+            found += [(*each, False) for each in notices]
             if batch.last_edit and candidate.state in FREE:
-                notices += self._ignored_edit(candidate)
-            self._note(candidate, found, notices)
-
-    def result(self) -> Validation:
-        """Return what was found."""
-        return Validation(
-            letters=self._letters,
-            able=self._able,
-            obstacles=dict(self._obstacles.most_common()),
-            notices=dict(self._notices.most_common()),
-            findings=self._findings,
-            unlisted=self._unlisted,
-            unchecked=sorted(self._unchecked),
-        )
+                found += [(*each, False) for each in self._ignored_edit(candidate)]
+            yield [
+                Finding(
+                    letter=candidate.letter, job=candidate.job, kind=kind, text=text, is_obstacle=is_obstacle
+                )
+                for kind, text, is_obstacle in found
+            ]
 
     def _obstacles_of(
         self, candidate: Candidate, code: Pipeline | None, replay: object
@@ -178,7 +186,7 @@ class _Check:
             yield "state", f"it is {candidate.state}"
             return
         if code is None:
-            self._unchecked.add(candidate.pipeline)
+            self.unchecked.add(candidate.pipeline)
         found = list(self._own_obstacles(candidate, code))
         if replay is not None:
             found.append(("taken", f"it belongs to replay {replay}"))
@@ -218,30 +226,9 @@ class _Check:
             state = self._open[stage.breaker.name]
             yield "breaker", f"the breaker {stage.breaker.name} is {state}: it would be held"
 
-    def _ignored_edit(self, candidate: Candidate) -> list[tuple[str, str]]:
-        """Return the notice that a replay ignores the last edit of a letter."""
+    def _ignored_edit(self, candidate: Candidate) -> Iterator[tuple[str, str]]:
         part = ignored_edit(self._store, candidate)
-        if part is None:
-            return []
-        start = "the payload" if part == "input" else "the stage input"
-        other = "payload" if part == "input" else "input"
-        command = f"redrive dlq edit {candidate.letter} --part {other}"
-        return [("edit", f"its edited {part} will be ignored: this replay starts from {start} ({command})")]
-
-    def _note(
-        self, candidate: Candidate, obstacles: Sequence[tuple[str, str]], notices: Sequence[tuple[str, str]]
-    ) -> None:
-        """Count the findings about a letter, each kind once, and list them unless enough letters are listed."""
-        self._obstacles.update(dict.fromkeys((kind for kind, _ in obstacles), 1))
-        self._notices.update(dict.fromkeys((kind for kind, _ in notices), 1))
-        found = [(*each, True) for each in obstacles] + [(*each, False) for each in notices]
-        if not found:
-            return
-        if self._listed == LISTED_MAX:
-            self._unlisted += 1
-            return
-        self._listed += 1
-        self._findings += [
-            Finding(letter=candidate.letter, job=candidate.job, kind=kind, text=text, is_obstacle=is_obstacle)
-            for kind, text, is_obstacle in found
-        ]
+        if part is not None:
+            start, other = ("the payload", "payload") if part == "input" else ("the stage input", "input")
+            command = f"redrive dlq edit {candidate.letter} --part {other}"
+            yield "edit", f"its edited {part} will be ignored: this replay starts from {start} ({command})"
