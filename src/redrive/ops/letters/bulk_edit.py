@@ -21,7 +21,7 @@ from redrive.ops.audit import Actor
 from redrive.ops.letters.edit import LIVE, PARTS, Change, commit, possible_draft
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.ops.letters.new_value import checked_patch
-from redrive.ops.letters.reasons import Reason
+from redrive.ops.letters.preview import Reason
 from redrive.ops.letters.triage import able_letters
 from redrive.store.protocol import Store
 

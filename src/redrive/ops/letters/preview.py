@@ -18,17 +18,58 @@ from redrive.engine.replay.filter import FREE, LetterFilter
 from redrive.engine.replay.rules import rules_of
 from redrive.errors import ReplayRefusedError
 from redrive.ops.letters.freeze import FrozenSet, freeze
-from redrive.ops.letters.reasons import Reason
 from redrive.store.protocol import Store
 from redrive.store.statements import letters as letter_sql
 
 Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note", "replay"]
-Refusal = Callable[[LetterState, int | None], Reason | None]
+Refusal = Callable[[LetterState, int | None], "Reason | None"]
 """Returns why a letter in this state, which this replay has taken, is left alone; None if it is not."""
 ENDED: Final = frozenset({LetterState.RESOLVED, LetterState.RETURNED})
 """States that no letter leaves."""
 FOR_FREE_LETTERS: Final = frozenset({"triage", "replay"})
 """Acts that leave letters alone which wait in a replay."""
+_Kind = Literal[
+    "taken", "state", "untriaged", "left_state", "came_later", "released_later", "gone", "pruned", "unfit"
+]
+_TEXTS: Final[dict[_Kind, tuple[str, str]]] = {
+    "taken": ("replay {replay} has taken it", "replay {replay} has taken them"),
+    "state": ("it is {state}", "they are {state}"),
+    "untriaged": (
+        "it is {state}: triage it first, or give a diagnosis as well",
+        "they are {state}: triage them first, or give a diagnosis as well",
+    ),
+    "left_state": ("it is {state} by now", "they are {state} by now"),
+    "came_later": ("it became {state} only later", "they became {state} only later"),
+    "released_later": ("a replay released it only later", "a replay released them only later"),
+    "gone": ("it was moved or pruned meanwhile", "they were moved or pruned meanwhile"),
+    "pruned": ("it was pruned", "they were pruned"),
+    "unfit": ("{problem}", "{problem}"),
+}
+"""The sentence about one letter, and about several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an act leaves a letter alone."""
+
+    kind: _Kind
+    state: str | None = None
+    """The state the letter is in, where that is why."""
+    replay: int | None = None
+    """The replay that has taken it, where that is why."""
+    problem: str | None = None
+    """What is wrong with its new value, where that is why."""
+
+    def __str__(self) -> str:
+        """Return the sentence about one letter."""
+        return self.text(1)
+
+    def text(self, letters: int) -> str:
+        """Return the sentence about so many letters."""
+        one, many = _TEXTS[self.kind]
+        return (one if letters == 1 else many).format(
+            state=self.state, replay=self.replay, problem=self.problem
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

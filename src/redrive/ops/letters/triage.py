@@ -26,8 +26,7 @@ from redrive.ops.audit import Actor, safe_text
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
 from redrive.ops.letters.letter import get_letter
-from redrive.ops.letters.preview import Refusal, Verb, freed_later, refusal
-from redrive.ops.letters.reasons import Reason
+from redrive.ops.letters.preview import Reason, Refusal, Verb, freed_later, refusal
 from redrive.store.protocol import Store
 from redrive.store.records import Call, Step
 from redrive.store.statements import triage as triage_sql

@@ -10,8 +10,7 @@ from redrive.core.replay import ReplayRules, plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze
-from redrive.ops.letters.preview import ReplayPreview
-from redrive.ops.letters.reasons import Reason
+from redrive.ops.letters.preview import Reason, ReplayPreview
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import ReplayReport, report_of
 from redrive.store.protocol import Store

@@ -12,7 +12,7 @@ from redrive import ConfigurationError, Redrive, connect
 from redrive.errors import ReplayRefusedError, SerializationError
 from redrive.ops.letters import bulk_edit
 from redrive.ops.letters.freeze import FrozenSet
-from redrive.ops.letters.reasons import Reason
+from redrive.ops.letters.preview import Reason
 from redrive.store.statements import letters as letter_sql
 from tests.databases import Address
 from tests.embedded import changing

@@ -20,7 +20,7 @@ from redrive.ops.letters import triage
 from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.letter import get_letter
-from redrive.ops.letters.reasons import Reason
+from redrive.ops.letters.preview import Reason
 from redrive.ops.replay import replays
 
 ANN = Actor("ann", "a test")

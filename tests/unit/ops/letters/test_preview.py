@@ -10,8 +10,7 @@ from redrive.engine.replay.driver import unmark
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import freeze
-from redrive.ops.letters.preview import Verb, preview
-from redrive.ops.letters.reasons import Reason
+from redrive.ops.letters.preview import Reason, Verb, preview
 from redrive.ops.letters.triage import ActResult
 from tests.embedded import change_rows
 from tests.unit.ops.letters.test_triage import ALL, ANN, fail, only, stamp, states

@@ -14,7 +14,7 @@ from redrive.ops.audit import Actor, operations
 from redrive.ops.letters import triage
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
 from redrive.ops.letters.letter import get_letter
-from redrive.ops.letters.reasons import Reason
+from redrive.ops.letters.preview import Reason
 from redrive.ops.letters.triage import ActResult
 from redrive.store.records import Call, Step
 from redrive.store.statements import letters as letter_sql
