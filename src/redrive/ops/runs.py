@@ -19,6 +19,7 @@ from redrive.engine.runs.runs import RunReport, Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import RunError
 from redrive.ops.audit import Actor, Subject
+from redrive.ops.jobs.cancel import ENDED
 from redrive.store.protocol import Store
 from redrive.store.records import RunId, Step
 from redrive.store.statements import runs as run_sql
@@ -28,7 +29,6 @@ STEP: Final = 1_000
 PAGE: Final = 200
 """Results that are read at once."""
 LOOK_SECONDS: Final = 0.1
-_ENDED: Final = frozenset({"complete", "failed", "cancelled", "skipped"})
 _CHILDREN: Final = 1 << 40
 """The ordinal of the first job that joined a run: after every item."""
 
@@ -105,7 +105,7 @@ def results(
     while True:
         ended = False
         for ordinal, job, status, value in store.query(run_sql.run_results(run=run, first=place, limit=PAGE)):
-            if status not in _ENDED or (ordinal != place and not _may_jump(book, run, place)):
+            if status not in ENDED or (ordinal != place and not _may_jump(book, run, place)):
                 break
             ended, place = True, ordinal + 1
             decoded = None if value is None else decoder.check(value)

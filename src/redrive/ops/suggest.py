@@ -17,6 +17,7 @@ SHOWN_MAX: Final = 10
 NEAR: Final = 5
 """How far from a wrong id to look for right ones."""
 LAST_ID: Final = 2**62
+"""Greater than every id."""
 
 
 def unknown(name: str, known: Iterable[str], *, kind: str, otherwise: str) -> UnknownNameError:

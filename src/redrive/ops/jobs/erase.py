@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from redrive.core.units import instant
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ReplayRefusedError
 from redrive.ops.audit import Actor, Subject
+from redrive.ops.jobs.cancel import ENDED
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.letters.job_values import values_of_job
 from redrive.store.protocol import Store
 from redrive.store.statements import jobs as job_sql
-
-_RUNNING: Final = frozenset({"queued", "processing"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +34,7 @@ def check_erasable(store: Store, job_id: int) -> str:
     """Return the status of a job whose values may be erased; raises as `erase` would."""
     get_job(store, job_id)
     status = store.query(job_sql.job_to_erase(job=job_id))[0].status
-    if status in _RUNNING:
+    if status not in ENDED:
         raise _refused(job_id, status)
     return status
 
@@ -60,7 +58,7 @@ def erase(store: Store, job_id: int, by: Actor) -> ErasureReport:
     )
     is_new = store.apply(job_sql.erase_job(job=job_id, now=now).touching(1), *steps) is not None
     ((status, erased_at),) = store.query(job_sql.job_to_erase(job=job_id))
-    if erased_at is None or status in _RUNNING:
+    if erased_at is None or status not in ENDED:
         raise _refused(job_id, status)
     return ErasureReport(job=job_id, erased_at=instant(erased_at), is_new=is_new)
 

@@ -16,9 +16,10 @@ from typing import Final, TypeVar, Unpack
 
 from redrive.core.arguments import one_of
 from redrive.core.lifecycle import LetterState
+from redrive.engine.replay.filter import FREE
 from redrive.errors import ConfigurationError, LetterNotFoundError, ReplayRefusedError, SerializationError
 from redrive.ops.audit import Actor
-from redrive.ops.letters.edit import LIVE, PARTS, Change, commit, possible_draft
+from redrive.ops.letters.edit import PARTS, Change, commit, possible_draft
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.ops.letters.new_value import checked_patch
 from redrive.ops.letters.preview import Reason
@@ -113,7 +114,7 @@ def _check(change: Change) -> None:
 
 
 def _refuses(state: LetterState, _: int | None) -> Reason | None:
-    return None if state in LIVE else Reason("state", str(state))
+    return None if state in FREE else Reason("state", str(state))
 
 
 def _reason(error: Exception) -> Reason:

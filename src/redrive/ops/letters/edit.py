@@ -16,6 +16,7 @@ from redrive.core.arguments import one_of
 from redrive.core.lifecycle import JobState, LetterState
 from redrive.engine.pipeline.codec import Codec, storable
 from redrive.engine.pipeline.pipeline import Pipeline
+from redrive.engine.replay.filter import FREE
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
@@ -39,8 +40,6 @@ from redrive.store.records import INLINE_MAX, Part, Step
 from redrive.store.statements import triage as triage_sql
 
 PARTS: Final[tuple[Part, ...]] = ("payload", "input")
-LIVE: Final = frozenset({LetterState.OPEN, LetterState.TRIAGED, LetterState.READY})
-"""States of letters that can be edited."""
 _NO_VALUES: Final = "it came without values"
 _BESIDE: Final = {"payload": 0, "input": 1}
 """The dispatch under which a large value of an imported job is kept."""
@@ -242,7 +241,7 @@ def _replayable(store: Store, letter: int, part: Part) -> triage_sql.LetterValue
     ):
         # A restart would start with the edit of an earlier round, too.
         values = values._replace(edited=past[-1].after)
-    if values.state not in {*LIVE, LetterState.DISCARDED} or values.status != JobState.FAILED:
+    if values.state not in {*FREE, LetterState.DISCARDED} or values.status != JobState.FAILED:
         raise _refused(
             letter,
             f"it is {values.state}, and its job {values.job} is {values.status}",

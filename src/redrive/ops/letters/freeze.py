@@ -26,7 +26,7 @@ from redrive.ops.audit import Subject
 from redrive.ops.letters.groups import known_codes
 from redrive.ops.letters.letter import get_letter
 from redrive.ops.pipelines import known_pipeline, lane_names
-from redrive.ops.suggest import unknown
+from redrive.ops.suggest import LAST_ID, unknown
 from redrive.store.protocol import Store
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import replays as replay_sql
@@ -37,7 +37,6 @@ STEP: Final = 5_000
 """Letters per transaction of an act."""
 WINDOW: Final = 200_000
 """Ids per read; a bound on memory, not on the size of a set."""
-LAST_ID: Final = 2**62
 SURELY: Final = 0.85
 """A code this similar to a known one is surely mistyped; GW_4XX and GW_5XX are less similar."""
 

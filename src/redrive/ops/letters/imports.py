@@ -27,6 +27,7 @@ from redrive.errors import ConfigurationError, StoreRefusedError
 from redrive.ops.audit import Actor, Subject
 from redrive.ops.letters.document import deeper, too_deep
 from redrive.ops.letters.exports import FORMAT, ExportedEdit, ExportedLine, unchanged
+from redrive.ops.suggest import LAST_ID
 from redrive.redaction.process import redact, redact_mapping, redact_start
 from redrive.store.protocol import Store
 from redrive.store.records import INLINE_MAX, Step
@@ -43,7 +44,6 @@ CONTEXT_MAX: Final = 65_536
 AHEAD_MAX: Final = 86_400.0
 """Seconds by which instants may lie in the future: clocks differ, but not by days."""
 ACTOR_MAX: Final = 200
-ID_END: Final = 1 << 62
 _FINGERPRINT: Final = re.compile(r"v\d{1,3}:[0-9a-f]{8,128}")
 _ORIGIN: Final = re.compile(r"[0-9a-f]{16}")
 _JOB_ORIGIN: Final = re.compile(r"[0-9a-f]{16}-[1-9][0-9]{0,18}")
@@ -188,7 +188,7 @@ def _is_known(store: Store, line: ExportedLine) -> bool:
 
 def _is_from_here(store: Store, line: ExportedLine) -> bool:
     """Return whether a letter was written here, or in the database of which this is a copy, before the copy was made."""
-    end = ID_END
+    end = LAST_ID
     for installation in store.query(transfer_sql.installations()):
         if line.origin == installation.id:
             return installation.first_letter <= line.letter.id < end
@@ -244,8 +244,8 @@ def _rules(read: ExportedLine) -> dict[str, bool]:
     letter, job = read.letter, read.job
     return {
         "origin": _ORIGIN.fullmatch(read.origin) is not None,
-        "letter.id": 0 < letter.id < ID_END,
-        "job.id": 0 < job.id < ID_END,
+        "letter.id": 0 < letter.id < LAST_ID,
+        "job.id": 0 < job.id < LAST_ID,
         "letter.fingerprint": _FINGERPRINT.fullmatch(letter.fingerprint) is not None,
         "letter.code": _WORD.fullmatch(letter.code) is not None,
         "letter.category": letter.category in set(Category),

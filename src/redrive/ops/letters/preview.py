@@ -24,8 +24,6 @@ from redrive.store.statements import letters as letter_sql
 Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note", "replay"]
 Refusal = Callable[[LetterState, int | None], "Reason | None"]
 """Returns why a letter in this state, which this replay has taken, is left alone; None if it is not."""
-ENDED: Final = frozenset({LetterState.RESOLVED, LetterState.RETURNED})
-"""States that no letter leaves."""
 FOR_FREE_LETTERS: Final = frozenset({"triage", "replay"})
 """Acts that leave letters alone which wait in a replay."""
 _Kind = Literal[
@@ -127,7 +125,7 @@ def preview(store: Store, frozen: FrozenSet, verb: Verb) -> Preview:
             pipelines.add(pipeline)
         elif why is not None and letters:
             stays[why] += letters
-            is_final &= state in ENDED
+            is_final &= state in letter_sql.PAST
     return Preview(
         frozen=frozen if is_final else replace(frozen, only=frozenset(changes)),
         changes={state: changes[state] for state in frozen.by_state if changes[state]},
@@ -169,7 +167,7 @@ def refusal(verb: Verb, state: LetterState, taken_by: int | None) -> Reason | No
         case "note":
             is_able = True
         case "assign":
-            is_able = state not in ENDED
+            is_able = state not in letter_sql.PAST
         case "replay":
             # Whether it needs evidence first is up to the rules of the pipeline.
             is_able = state in FREE

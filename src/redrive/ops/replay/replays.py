@@ -26,6 +26,7 @@ from redrive.ops.audit import Actor, Subject, kept_change, safe_text
 from redrive.ops.letters.freeze import id_steps
 from redrive.ops.letters.job_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.ops.letters.preview import ReplayPreview, preview_replay
+from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.records import Step
@@ -142,9 +143,9 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
 
 def get_replay(store: Reader, replay: int) -> Replay:
     """Return a replay; raises ReplayNotFoundError whose hint lists ids close to it."""
-    rows = store.query(replay_sql.replay(replay=replay)) if 0 < replay < 2**62 else []
+    rows = store.query(replay_sql.replay(replay=replay)) if 0 < replay < LAST_ID else []
     if not rows:
-        near = store.query(replay_sql.nearest_replays(replay=min(abs(replay), 2**62)))
+        near = store.query(replay_sql.nearest_replays(replay=min(abs(replay), LAST_ID)))
         hint = (
             f"There are: {', '.join(map(str, near))}." if near else "There are no replays in this database."
         )
@@ -156,7 +157,7 @@ def list_replays(
     store: Store, *, pipeline: str | None = None, before: int | None = None, limit: int = 50
 ) -> list[Replay]:
     """Return replays, newest first."""
-    end = 2**62 if before is None else before
+    end = LAST_ID if before is None else before
     return [
         replay_of(row) for row in store.query(replay_sql.replays(before=end, pipeline=pipeline, limit=limit))
     ]

@@ -30,7 +30,6 @@ from redrive.store.statements import replays as replay_sql
 PAGE: Final = 1_000
 LISTED_MAX: Final = 100
 """Letters that are listed one by one; all are counted."""
-_CLOSED: Final = frozenset({LetterState.RESOLVED, LetterState.RETURNED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +180,7 @@ class _Check:
     def _obstacles_of(
         self, candidate: Candidate, code: Pipeline | None, replay: object
     ) -> Iterator[tuple[str, str]]:
-        if candidate.state in _CLOSED:
+        if candidate.state in letter_sql.PAST:
             # Its round is over; anything else would be about a later one.
             yield "state", f"it is {candidate.state}"
             return
@@ -218,7 +217,7 @@ class _Check:
     ) -> Iterator[tuple[str, str]]:
         stages = {} if code is None else {stage.name: stage for stage in code.stages}
         stage = stages.get(candidate.stage)
-        if stage is None or candidate.state in _CLOSED:
+        if stage is None or candidate.state in letter_sql.PAST:
             return
         if config is not None and stage.config != config:
             yield "changed", f"the settings of the stage {stage.name} have changed since it failed"
