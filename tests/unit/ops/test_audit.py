@@ -18,11 +18,10 @@ from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.inspect import job_details
 from redrive.ops.jobs.retry import retry_job
-from redrive.ops.letters.details import letter_details
+from redrive.ops.letters.details import get_letter, letter_details
 from redrive.ops.letters.edit import edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
-from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
 from redrive.store.statements.operations import Operation
 from tests.embedded import changing

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from redrive.core.diagnosis import suggested_diagnosis
+from redrive.errors import LetterNotFoundError
 from redrive.ops.audit import operations_about
 from redrive.ops.jobs.facts import Attempt, job_attempts
 from redrive.ops.jobs.next_steps import Hints, gone_for_good
-from redrive.ops.letters.letter import get_letter
+from redrive.ops.suggest import LAST_ID, id_hint
 from redrive.store.protocol import Store
+from redrive.store.reader import Reader
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements.jobs import JobFacts
@@ -57,6 +59,17 @@ class LetterDetails:
     edits: Sequence[Edit]
     operations: Sequence[Operation]
     """Acts on the letter and its job, also by group or filter and in a replay of many, oldest first."""
+
+
+def get_letter(store: Reader, letter_id: int) -> DeadLetter:
+    """Return a dead letter; raises LetterNotFoundError whose hint lists ids close to it."""
+    # An id beyond 64 bits cannot be asked for, let alone exist.
+    rows = store.query(letter_sql.letter(letter=letter_id)) if 0 <= letter_id < LAST_ID else []
+    if not rows:
+        error = LetterNotFoundError(letter_id=letter_id)
+        error.hint = id_hint(store, "letter", letter_id)
+        raise error
+    return rows[0]
 
 
 def letter_details(store: Store, letter_id: int) -> LetterDetails:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from redrive.core.units import instant
+from redrive.ops.letters.details import get_letter
 from redrive.ops.letters.document import difference, redacted_json
-from redrive.ops.letters.letter import get_letter
 from redrive.store.reader import Reader
 from redrive.store.records import Part
 from redrive.store.statements import letters as letter_sql

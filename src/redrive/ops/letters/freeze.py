@@ -23,8 +23,8 @@ from redrive.engine.replay.filter import LATEST, STATES, LetterFilter
 from redrive.engine.runs.runs import Runs
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Subject
+from redrive.ops.letters.details import get_letter
 from redrive.ops.letters.groups import known_codes
-from redrive.ops.letters.letter import get_letter
 from redrive.ops.pipelines import known_pipeline, lane_names
 from redrive.ops.suggest import LAST_ID, unknown
 from redrive.store.protocol import Store

@@ -24,8 +24,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops.jobs.next_steps import Hints
-from redrive.ops.letters.letter import lines_of
-from redrive.ops.letters.pages import EARLIEST, LATEST, Position, pairs_of, positions_of
+from redrive.ops.letters.pages import EARLIEST, LATEST, Position, lines_of, pairs_of, positions_of
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import letters as letter_sql

@@ -18,7 +18,6 @@ import msgspec
 from redrive.core.arguments import whole
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ConfigurationError
-from redrive.ops.letters.letter import lines_of
 from redrive.ops.suggest import LAST_ID
 from redrive.store.reader import Reader
 from redrive.store.records import Call
@@ -70,6 +69,12 @@ def positions_of(store: Reader, which: LetterFilter) -> Iterator[list[Position]]
             return
         else:
             upper = floor
+
+
+def lines_of(store: Reader, ids: Sequence[int]) -> list[LetterLine]:
+    """Return the letters with these ids, in this order; those that are gone are left out."""
+    rows = {row.id: row for row in store.query(letter_sql.letter_lines(ids=list(ids)))}
+    return [rows[letter] for letter in ids if letter in rows]
 
 
 def pairs_of(store: Reader, which: LetterFilter) -> list[letter_sql.Pair]:

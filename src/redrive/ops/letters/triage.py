@@ -23,9 +23,9 @@ from redrive.core.lifecycle import LetterState
 from redrive.engine.pipeline.codec import storable
 from redrive.errors import ConfigurationError, LetterNotFoundError, StoreUnavailableError
 from redrive.ops.audit import Actor, safe_text
+from redrive.ops.letters.details import get_letter
 from redrive.ops.letters.freeze import FrozenSet, frozen_steps
 from redrive.ops.letters.job_values import values_of_set
-from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.preview import Reason, Refusal, Verb, freed_later, refusal
 from redrive.store.protocol import Store
 from redrive.store.records import Call, Step

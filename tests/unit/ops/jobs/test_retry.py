@@ -23,8 +23,8 @@ from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.facts import job_facts
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import triage
+from redrive.ops.letters.details import get_letter
 from redrive.ops.letters.freeze import freeze
-from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay.validation import validate
 from redrive.store.protocol import Store
 from redrive.store.records import NewJob, Step

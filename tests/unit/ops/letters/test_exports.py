@@ -21,11 +21,11 @@ from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.facts import Attempt
 from redrive.ops.letters import imports, triage
+from redrive.ops.letters.details import get_letter
 from redrive.ops.letters.edit import edit, value_for_edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
-from redrive.ops.letters.letter import get_letter
 from redrive.sinks.base import SunkLetter
 from redrive.store.statements import release as release_sql
 from redrive.store.statements import transfer as transfer_sql

@@ -17,10 +17,10 @@ from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.explain import explain, timeline
 from redrive.ops.letters import imports, triage
+from redrive.ops.letters.details import get_letter
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.imports import import_letters
-from redrive.ops.letters.letter import get_letter
 from redrive.ops.replay import replays
 from redrive.ops.upkeep.prune import prune
 from redrive.store.statements import jobs as job_sql

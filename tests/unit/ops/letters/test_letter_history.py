@@ -17,9 +17,8 @@ from redrive.ops.audit import Actor, unbroken
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.explain import explain, timeline
 from redrive.ops.letters import triage
-from redrive.ops.letters.details import letter_details
+from redrive.ops.letters.details import get_letter, letter_details
 from redrive.ops.letters.freeze import freeze
-from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.preview import Reason
 from redrive.ops.replay import replays
 

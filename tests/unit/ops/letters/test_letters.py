@@ -17,10 +17,9 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError
 from redrive.ops.audit import Actor, Subject
 from redrive.ops.letters import pages, triage
-from redrive.ops.letters.details import letter_details, stack_of
+from redrive.ops.letters.details import get_letter, letter_details, stack_of
 from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.groups import known_codes, list_groups, resolve_group, trend_of
-from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.pages import cursor_of, list_letters, position_of
 from redrive.store.statements import letters as letter_sql
 from redrive.testing import VirtualClock

@@ -12,8 +12,8 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import LetterNotFoundError, StoreUnavailableError
 from redrive.ops.audit import Actor, operations
 from redrive.ops.letters import triage
+from redrive.ops.letters.details import get_letter
 from redrive.ops.letters.freeze import FrozenSet, freeze, frozen_steps
-from redrive.ops.letters.letter import get_letter
 from redrive.ops.letters.preview import Reason
 from redrive.ops.letters.triage import ActResult
 from redrive.store.records import Call, Step
