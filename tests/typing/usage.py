@@ -32,7 +32,8 @@ from redrive import (
 )
 from redrive.client.job import AsyncJob
 from redrive.core.taxonomy import RATE_LIMITED
-from redrive.ops.jobs.explain import Explanation, TimelineEntry
+from redrive.ops.jobs.explain import Explanation
+from redrive.ops.jobs.timeline import TimelineEntry
 from redrive.ops.letters.pages import Page
 from redrive.ops.letters.triage import ActResult
 from redrive.ops.replay.progress import ReplayReport

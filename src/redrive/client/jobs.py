@@ -16,14 +16,15 @@ from redrive.client.options import ActorOptions, actor_of
 from redrive.core.failure import Failure
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.release import by_name
-from redrive.ops.jobs import explain, inspect
+from redrive.ops.jobs import inspect
 from redrive.ops.jobs.bury import bury, free_key
 from redrive.ops.jobs.cancel import cancel_job
 from redrive.ops.jobs.erase import ErasureReport, erase
-from redrive.ops.jobs.explain import Explanation, TimelineEntry
+from redrive.ops.jobs.explain import Explanation, explain
 from redrive.ops.jobs.facts import jobs_of_owner
 from redrive.ops.jobs.inspect import JobDetails, JobFilter
 from redrive.ops.jobs.retry import retry_job
+from redrive.ops.jobs.timeline import TimelineEntry, timeline
 from redrive.ops.jobs.values import Part, read_value
 from redrive.store.statements.jobs import JobFacts, JobLine
 
@@ -65,11 +66,11 @@ class JobView(Face):
 
     def explain(self, job: int) -> Explanation:
         """Explain the state of a job, in sentences and in parts."""
-        return explain.explain(self._store, job)
+        return explain(self._store, job)
 
     def timeline(self, job: int) -> Sequence[TimelineEntry]:
         """Return what happened to a job and what people did about it, in order."""
-        return explain.timeline(self._store, job)
+        return timeline(self._store, job)
 
     def counts(self, *, pipeline: str | None = None) -> dict[str, int]:
         """Count jobs by status, of all pipelines or of one; reads counters, and is cheap however many jobs there are."""

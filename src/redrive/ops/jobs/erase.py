@@ -32,8 +32,7 @@ class ErasureReport:
 
 def check_erasable(store: Store, job_id: int) -> str:
     """Return the status of a job whose values may be erased; raises as `erase` would."""
-    get_job(store, job_id)
-    status = store.query(job_sql.job_to_erase(job=job_id))[0].status
+    status = get_job(store, job_id).status
     if status not in ENDED:
         raise _refused(job_id, status)
     return status

@@ -22,13 +22,11 @@ from redrive.core.units import format_duration
 from redrive.ops.jobs.facts import Attempt
 from redrive.ops.jobs.inspect import JobDetails, details_of
 from redrive.ops.jobs.next_steps import Hints, next_steps
-from redrive.ops.jobs.timeline import TimelineEntry, act_of, place_there, replay_outcome, timeline
+from redrive.ops.jobs.timeline import act_of, place_there, replay_outcome
 from redrive.ops.limits import waits_of
 from redrive.store.protocol import Store
 from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.jobs import AttemptLine, JobFacts
-
-__all__ = ["ExplainedAttempt", "Explanation", "TimelineEntry", "explain", "timeline"]
 
 _OUTCOMES: Final = {
     "ok": "It succeeded.",

@@ -10,8 +10,9 @@ from redrive.engine.retention import Retention
 from redrive.errors import JobSkippedError
 from redrive.ops.audit import Actor
 from redrive.ops.checkup.doctor import examine
-from redrive.ops.jobs.explain import explain, timeline
+from redrive.ops.jobs.explain import explain
 from redrive.ops.jobs.inspect import JobFilter, counts, list_jobs
+from redrive.ops.jobs.timeline import timeline
 from redrive.ops.reports.reports import Scope, account, stage_reliability
 from redrive.ops.upkeep.prune import prune
 from redrive.store.sqlite.store import SqliteStore

@@ -26,8 +26,9 @@ from redrive.ops import breakers
 from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.erase import erase
-from redrive.ops.jobs.explain import Explanation, explain, timeline
+from redrive.ops.jobs.explain import Explanation, explain
 from redrive.ops.jobs.next_steps import next_steps, steps_for_letter
+from redrive.ops.jobs.timeline import timeline
 from redrive.ops.letters.details import letter_details
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters

@@ -15,7 +15,8 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.retention import Retention
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.explain import explain, timeline
+from redrive.ops.jobs.explain import explain
+from redrive.ops.jobs.timeline import timeline
 from redrive.ops.letters import imports, triage
 from redrive.ops.letters.details import get_letter
 from redrive.ops.letters.exports import export

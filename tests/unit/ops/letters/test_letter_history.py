@@ -15,7 +15,8 @@ from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.audit import Actor, unbroken
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.explain import explain, timeline
+from redrive.ops.jobs.explain import explain
+from redrive.ops.jobs.timeline import timeline
 from redrive.ops.letters import triage
 from redrive.ops.letters.details import get_letter, letter_details
 from redrive.ops.letters.freeze import freeze
