@@ -24,6 +24,7 @@ from redrive.ops.replay.replays import get_replay
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import replays as replay_sql
+from redrive.store.statements.replays import RepeatedFailure
 
 SKIPPED_MAX: Final = 1_000
 """Skipped letters that are listed."""
@@ -31,18 +32,6 @@ FIRST_MAX: Final = 5
 """Letters that are listed for each kind of obstacle."""
 SAMPLE_MAX: Final = 1_000
 """Letters that ended last, by which the pace is measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatedFailure:
-    """Replays that failed with one failure."""
-
-    code: str
-    group: str
-    letters: int
-    sample: int
-    """One of the new letters."""
-    escalated: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +90,7 @@ def _report_of(store: Reader, replay: int, skipped_max: int) -> ReplayReport:
     named = (
         _skipped(store.query(replay_sql.skipped_letters(replay=replay, limit=skipped_max))) if skips else []
     )
-    returned = store.query(replay_sql.returned_of(replay=replay)) if counts.same + counts.other else []
+    failures = store.query(replay_sql.returned_of(replay=replay)) if counts.same + counts.other else []
     # Only once it has ended: it reads every letter.
     recovered = store.query(replay_sql.recovered_of(replay=replay)) if known.ended_at is not None else []
     complete, stages = (recovered[0].complete, recovered[0].stages) if recovered else (0, 0)
@@ -124,16 +113,7 @@ def _report_of(store: Reader, replay: int, skipped_max: int) -> ReplayReport:
         seconds_left=_seconds_left(store, known, counts),
         verified=complete or 0,
         stages_done=stages or 0,
-        failures=[
-            RepeatedFailure(
-                code=row.code,
-                group=row.fingerprint,
-                letters=row.letters,
-                sample=row.first,
-                escalated=row.escalated,
-            )
-            for row in returned
-        ],
+        failures=failures,
         skips=skips,
         first_skipped=_first_skipped(store, replay, [kind for kind, _ in skips], named),
         skipped_letters=named,

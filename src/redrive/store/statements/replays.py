@@ -26,11 +26,15 @@ class Recovered(NamedTuple):
     stages: int | None
 
 
-class ReturnedLetters(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedFailure:
+    """Replays that failed with one failure."""
+
     code: str
-    fingerprint: str
+    group: str
     letters: int
-    first: int
+    sample: int
+    """One of the new letters."""
     escalated: int
 
 
@@ -138,7 +142,7 @@ def held_of_pipeline(*, pipeline: str) -> int: ...
 @statement
 def recovered_of(*, replay: int) -> Recovered: ...
 @statement
-def returned_of(*, replay: int) -> ReturnedLetters: ...
+def returned_of(*, replay: int) -> RepeatedFailure: ...
 @statement
 def last_configs(*, ids: list[int]) -> LastConfig: ...
 @statement
@@ -205,4 +209,4 @@ def last_pause_of(*, replay: int) -> str | None: ...
 def last_ended_of(*, replay: int, limit: int) -> float: ...
 
 
-prepare(StoredReplay)
+prepare(RepeatedFailure, StoredReplay)

@@ -31,7 +31,7 @@ SELECT count(*) AS letters, sum((jobs.status IN ('complete', 'skipped'))::intege
 FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.replay_id = $1::bigint AND letter.verdict = 'completed';
 
 -- name: returned_of
-SELECT after.code, after.fingerprint, count(*) AS letters, min(after.id) AS first, sum(after.is_escalated)::bigint AS escalated
+SELECT after.code, after.fingerprint AS "group", count(*) AS letters, min(after.id) AS sample, sum(after.is_escalated)::bigint AS escalated
 FROM dead_letters letter JOIN letters after ON after.follows = letter.id
 WHERE letter.replay_id = $1::bigint AND letter.state = 'returned'
 GROUP BY after.code, after.fingerprint ORDER BY count(*) DESC, after.code, after.fingerprint;
