@@ -114,8 +114,10 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
     """
     for _ in range(SWAPS_MAX):
         before = store.breaker(name)
+        if before is None and not is_new:
+            known_breaker(store, name)
         if before is None:
-            _check_new(store, name, is_new=is_new)
+            text("breaker", name, fix="The name that the code gives it, or will.")
         now = CURRENT.get().clock.wall()
         state = _MOVES[verb](now)
         after = msgspec.json.encode(state)
@@ -129,13 +131,6 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
     raise StoreUnavailableError(
         database=f"breaker {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"
     )
-
-
-def _check_new(store: Store, name: str, *, is_new: bool) -> None:
-    """Refuse a name that no breaker has, or one that none can have."""
-    if not is_new:
-        known_breaker(store, name)
-    text("breaker", name, fix="The name that the code gives it, or will.")
 
 
 def known_breaker(store: Store, name: str) -> None:
