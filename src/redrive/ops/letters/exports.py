@@ -8,7 +8,7 @@ request. Reading is in small steps, so a million letters need no more memory tha
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
@@ -39,7 +39,6 @@ FORMAT: Final = 1
 STEP: Final = 200
 """Letters that are in memory at once."""
 _NOTHING: Final = msgspec.Raw()
-_ENCODER: Final = msgspec.json.Encoder()
 
 
 class ExportedLetter(Struct, frozen=True, kw_only=True):
@@ -168,7 +167,7 @@ def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[by
             acts[row.id] += [] if row.replay is None else bounds(row.replay)
             found = row, jobs[row.id]
             line = _line_of(store, installation, found, acts[row.id], with_values=with_values)
-            yield _ENCODER.encode(line) + b"\n"
+            yield msgspec.json.encode(line) + b"\n"
 
 
 def _line_of(
@@ -194,8 +193,8 @@ def _line_of(
         origin=here.ids[0][0],
         letter=msgspec.convert(safe, ExportedLetter, strict=False),
         job=msgspec.convert({**safe, "id": job}, ExportedJob, strict=False),
-        attempts=[_redacted(each) for each in _plain(job_attempts(store, job))],
-        operations=[_redacted(each) for each in _plain(acts)],
+        attempts=[_redacted(each) for each in msgspec.to_builtins(job_attempts(store, job))],
+        operations=[_redacted(each) for each in msgspec.to_builtins(acts)],
         values=values,
     )
 
@@ -222,11 +221,6 @@ def _values_of(store: Store, job: int, letter: int) -> ExportedValues:
 
 def _raw(value: bytes | None) -> msgspec.Raw:
     return _NOTHING if value is None else msgspec.Raw(value)
-
-
-def _plain(facts: Sequence[object]) -> list[dict[str, object]]:
-    """Return facts as JSON types, for the redactor."""
-    return msgspec.json.decode(_ENCODER.encode(facts), type=list[dict[str, object]])
 
 
 def _redacted(facts: dict[str, object]) -> dict[str, object]:
