@@ -275,12 +275,11 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
     literals: dict[str, str] = {}
     for value in (payload, given, *(value for edit in edits for value in (edit.before, edit.after))):
         literals |= {} if value is None else literals_in(value)
-    clean = _Clean(literals)
-    attempts = [_kept_attempt(each, clean) for each in line.attempts[-ATTEMPTS_MAX:]]
+    attempts = [_kept_attempt(each, literals) for each in line.attempts[-ATTEMPTS_MAX:]]
     mark = transfer_sql.ImportMark(line.origin, letter.id)
     now = CURRENT.get().clock.wall()
-    message = clean.text(letter.message, MESSAGE_MAX)
-    failed_at, exception = letter.last_failure_at.timestamp(), clean.text(letter.exception, 200)
+    message = _clean(letter.message, MESSAGE_MAX, literals)
+    failed_at, exception = letter.last_failure_at.timestamp(), _clean(letter.exception, 200, literals)
     first_at = min(letter.first_failure_at.timestamp(), failed_at)
     return [
         *_job_steps(line, payload, given, now),
@@ -317,10 +316,10 @@ def _steps_of(line: ExportedLine, by: Actor) -> list[Step]:
             category=letter.category,
             is_retryable=letter.is_retryable,
             exception=exception,
-            reason=clean.text(letter.reason, MESSAGE_MAX),
+            reason=_clean(letter.reason, MESSAGE_MAX, literals),
             message=message,
-            context=_context(line, clean),
-            stack=clean.text(letter.last_stack, STACK_MAX),
+            context=_context(line, literals),
+            stack=_clean(letter.last_stack, STACK_MAX, literals),
         ).touching(1),
         transfer_sql.import_notices(mark=mark),
         *(transfer_sql.import_edit(mark=mark, edit=edit).touching(1) for edit in edits),
@@ -351,15 +350,9 @@ def _job_steps(line: ExportedLine, payload: bytes | None, given: bytes | None, n
     ]
 
 
-class _Clean:
-    """Redacts the texts of a line."""
-
-    def __init__(self, literals: dict[str, str]) -> None:
-        self.literals = literals
-
-    def text(self, given: str, most: int) -> str:
-        """Return a text redacted, then cut: half a secret would not be found."""
-        return redact_start(given[:READ_MAX], self.literals, read=READ_MAX - 1, prepare=storable)[:most]
+def _clean(given: str, most: int, literals: dict[str, str]) -> str:
+    """Return a text redacted, then cut: half a secret would not be found."""
+    return redact_start(given[:READ_MAX], literals, read=READ_MAX - 1, prepare=storable)[:most]
 
 
 def _value(raw: msgspec.Raw) -> bytes | None:
@@ -392,7 +385,7 @@ def _inline(value: bytes | None) -> bytes | None:
     return value if value is not None and len(value) <= INLINE_MAX else None
 
 
-def _context(line: ExportedLine, clean: _Clean) -> bytes:
+def _context(line: ExportedLine, literals: dict[str, str]) -> bytes:
     """Return the context of a letter, with its origin."""
     source = {
         "origin": line.origin,
@@ -404,7 +397,7 @@ def _context(line: ExportedLine, clean: _Clean) -> bytes:
     given = line.letter.sanitized_context
     if len(msgspec.json.encode(given)) > CONTEXT_MAX:
         given = {}
-    context = redact_mapping(given, payload=clean.literals)
+    context = redact_mapping(given, payload=literals)
     encoded = msgspec.json.encode({**context, "imported": source})
     return encoded if len(encoded) <= CONTEXT_MAX else msgspec.json.encode({"imported": source})
 
@@ -421,28 +414,28 @@ def _attempts_problem(attempts: Sequence[dict[str, object]]) -> str | None:
     return None
 
 
-def _kept_attempt(given: dict[str, object], clean: _Clean) -> dict[str, object]:
+def _kept_attempt(given: dict[str, object], literals: dict[str, str]) -> dict[str, object]:
     """Return an attempt of a valid line as it is stored."""
     read = msgspec.convert(given, _Attempt)
     kept: dict[str, object] = msgspec.structs.asdict(read)
     for name, most in _TEXTS.items():
         text = kept[name]
-        kept[name] = clean.text(text, most) if isinstance(text, str) else None
+        kept[name] = _clean(text, most, literals) if isinstance(text, str) else None
     reason = kept["reason"] = _OLD_REASONS.get(read.reason or "", kept["reason"])
     decision = read.decision
     if decision is None and reason is not None:
         is_ended = read.sentence is None and reason in _ENDED
         decision = {"kind": "ended" if is_ended else "old", "reason": reason, "text": read.sentence}
-    kept["decision"] = None if decision is None else _kept_decision(decision, clean)
+    kept["decision"] = None if decision is None else _kept_decision(decision, literals)
     start, end = read.started_at.timestamp(), read.ended_at.timestamp()
     return kept | {"started_at": start, "ended_at": end, "duration": max(end - start, 0.0)}
 
 
-def _kept_decision(given: dict[str, object], clean: _Clean) -> object:
+def _kept_decision(given: dict[str, object], literals: dict[str, str]) -> object:
     """Return a decision with its texts cleaned; None for one that this version cannot read."""
     most = {"text": MESSAGE_MAX}
     cleaned = {
-        name: clean.text(text, most.get(name, WORD_MAX)) if isinstance(text, str) else text
+        name: _clean(text, most.get(name, WORD_MAX), literals) if isinstance(text, str) else text
         for name, text in given.items()
     }
     if isinstance(reason := cleaned.get("reason"), str):
