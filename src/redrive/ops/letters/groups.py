@@ -24,7 +24,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops.jobs.next_steps import Hints
-from redrive.ops.letters.pages import EARLIEST, LATEST, Position, lines_of, pairs_of, positions_of
+from redrive.ops.letters.pages import EARLIEST, LATEST, Position, lines_of, pairs_of, positions_of, span_of
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import letters as letter_sql
@@ -120,7 +120,7 @@ class LetterCounts:
             return self._newest
         found = NewestLetters()
         pairs = [(group, state) for group in groups for state in self.states[group]]
-        since, until = self._span()
+        since, until = span_of(self._which)
         for group, at, letter in self._store.query(
             letter_sql.letter_heads(pairs=pairs, since=since, until=until)
         ):
@@ -135,10 +135,9 @@ class LetterCounts:
         pairs = pairs_of(self._store, self._which)
         if self._which.since is None and self._which.until is None:
             return pairs
-        lower, upper = self._span()
+        lower, upper = span_of(self._which)
         # Groups that lie in the span as a whole are counted already.
-        groups = sorted({pair.group for pair in pairs})
-        rows = self._store.query(letter_sql.letter_groups(ids=groups))
+        rows = _lanes(self._store, {pair.group for pair in pairs})
         spans = {row.id: (row.first_at, row.last_at) for row in rows}
         counted: list[Pair] = []
         partly: list[tuple[int, str]] = []
@@ -168,14 +167,10 @@ class LetterCounts:
         rows = self._store.query(letter_sql.taken_letters(groups=named, state=which.state))
         if not rows or (which.since is None and which.until is None):
             return rows
-        since, until = self._span()
+        since, until = span_of(self._which)
         return self._store.query(
             letter_sql.taken_in_span(groups=named, state=which.state, since=since, until=until)
         )
-
-    def _span(self) -> tuple[float, float]:
-        since, until = self._which.since, self._which.until
-        return EARLIEST if since is None else since, LATEST if until is None else until
 
 
 def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) -> GroupPage:

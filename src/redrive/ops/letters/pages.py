@@ -46,10 +46,8 @@ class Page:
 def list_letters(store: Reader, which: LetterFilter, *, before: str | None = None, limit: int = 50) -> Page:
     """Return letters, newest first; the `next_cursor` of a page is the `before` of the next one."""
     whole("limit", limit, minimum=1, fix="50 is usual.")
-    upper = (LATEST if which.until is None else which.until, 0)
-    if before is not None:
-        upper = min(upper, position_of(before))
-    lower = EARLIEST if which.since is None else which.since
+    lower, until = span_of(which)
+    upper = (until, 0) if before is None else min((until, 0), position_of(before))
     found, floor = _positions(store, which, upper=upper, lower=lower, limit=limit + 1)
     end = found[limit - 1] if len(found) > limit else floor
     lines = lines_of(store, [letter for _, letter in found[:limit]])
@@ -58,8 +56,8 @@ def list_letters(store: Reader, which: LetterFilter, *, before: str | None = Non
 
 def positions_of(store: Reader, which: LetterFilter) -> Iterator[list[Position]]:
     """Yield the positions of all letters that match a filter, newest first, some thousands at a time."""
-    upper = (LATEST if which.until is None else which.until, 0)
-    lower = EARLIEST if which.since is None else which.since
+    lower, until = span_of(which)
+    upper = (until, 0)
     while True:
         found, floor = _positions(store, which, upper=upper, lower=lower, limit=STEP)
         yield found
@@ -69,6 +67,11 @@ def positions_of(store: Reader, which: LetterFilter) -> Iterator[list[Position]]
             return
         else:
             upper = floor
+
+
+def span_of(which: LetterFilter) -> tuple[float, float]:
+    """Return from when on and until when letters match a filter."""
+    return EARLIEST if which.since is None else which.since, LATEST if which.until is None else which.until
 
 
 def lines_of(store: Reader, ids: Sequence[int]) -> list[LetterLine]:
