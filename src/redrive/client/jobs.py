@@ -17,9 +17,7 @@ from redrive.core.failure import Failure
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.release import by_name
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.bury import bury, free_key
-from redrive.ops.jobs.cancel import cancel_job
-from redrive.ops.jobs.erase import ErasureReport, erase
+from redrive.ops.jobs.acts import ErasureReport, bury, cancel_job, erase, free_key
 from redrive.ops.jobs.explain import Explanation, explain
 from redrive.ops.jobs.facts import jobs_of_owner
 from redrive.ops.jobs.inspect import JobDetails, JobFilter

@@ -14,10 +14,10 @@ from redrive import ConfigurationError, Redrive, connect
 from redrive.engine.pipeline.codec import codec_for
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor, operations
-from redrive.ops.jobs.erase import erase
+from redrive.ops.jobs.acts import erase
+from redrive.ops.letters.edit_history import edit_history
 from redrive.ops.letters.document import changed_places, unknown_fields
 from redrive.ops.letters.edit import edit
-from redrive.ops.letters.edit_history import edit_history
 from tests.databases import Address
 from tests.unit.ops.letters.edited_orders import ANN, SHOP, Order, letter, value
 
