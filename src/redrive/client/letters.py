@@ -19,9 +19,8 @@ from redrive.engine.replay.release import by_name
 from redrive.ops.audit import Actor
 from redrive.ops.letters import bulk_edit, edit, triage
 from redrive.ops.letters.bulk_edit import BulkEdit
-from redrive.ops.letters.details import LetterDetails, letter_details
+from redrive.ops.letters.details import EditHistory, LetterDetails, edit_history, letter_details
 from redrive.ops.letters.edit import Change, EditResult
-from redrive.ops.letters.edit_history import EditHistory, edit_history
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.freeze import FrozenSet, freeze
 from redrive.ops.letters.groups import LetterGroup, list_groups

@@ -22,9 +22,9 @@ from redrive.cli.output.tables import console, print_json, print_message
 from redrive.client.connection import Redrive
 from redrive.core.units import plural
 from redrive.ops.letters.bulk_edit import BulkEdit, edit_many
+from redrive.ops.letters.details import edit_history
 from redrive.ops.letters.edit import Change, commit, read_letter_value, value_for_edit
 from redrive.ops.letters.edit import draft as draft_edit
-from redrive.ops.letters.edit_history import edit_history
 from redrive.store.records import Part
 
 

@@ -1,29 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """One dead letter with everything known about it: its job, attempts, edits, operator log, and its stack sorted for reading.
 
-Only reads. Values of jobs, and of edits, are never shown here.
+Only reads. Of the values of a job only the history of its edits shows any: redacted.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from redrive.core.diagnosis import suggested_diagnosis
+from redrive.core.units import instant
 from redrive.errors import LetterNotFoundError
 from redrive.ops.audit import operations_about
 from redrive.ops.jobs.facts import Attempt, job_attempts
 from redrive.ops.jobs.next_steps import Hints, gone_for_good
+from redrive.ops.letters.document import difference, redacted_json
 from redrive.ops.suggest import LAST_ID, id_hint
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
+from redrive.store.records import Part
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
+from redrive.store.statements import transfer as transfer_sql
 from redrive.store.statements.jobs import JobFacts
 from redrive.store.statements.letters import DeadLetter, Edit
 from redrive.store.statements.operations import Operation
+from redrive.store.statements.transfer import EditRow
 
 _FRAME: Final = re.compile(r'^[ |+-]*File "(?P<path>[^"]*)", line \d+')
 _LIBRARY: Final = re.compile(
@@ -61,6 +67,27 @@ class LetterDetails:
     """Acts on the letter and its job, also by group or filter and in a replay of many, oldest first."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastEdit:
+    """One edit: who, when, and the diff; redacted."""
+
+    part: Part
+    at: datetime
+    actor: str
+    diff: str | None
+    """None if the values of the job were erased."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditHistory:
+    """The edits of one letter, oldest first."""
+
+    letter: int
+    edits: Sequence[PastEdit]
+    originals: Mapping[Part, str]
+    """The edited parts before the first edit, as indented JSON, redacted; none for a part that came without values."""
+
+
 def get_letter(store: Reader, letter_id: int) -> DeadLetter:
     """Return a dead letter; raises LetterNotFoundError whose hint lists ids close to it."""
     # An id beyond 64 bits cannot be asked for, let alone exist.
@@ -94,6 +121,38 @@ def letter_details(store: Store, letter_id: int) -> LetterDetails:
         edits=edits,
         operations=operations,
     )
+
+
+def kept_edits(store: Reader, job: int, letter: int, part: Part | None = None) -> list[EditRow]:
+    """Return the edits that apply to a letter, oldest first; none if they were erased.
+
+    An edit of the payload holds for every later restart, so those of earlier rounds are included; one of an input is of its letter.
+    """
+    found = store.query(transfer_sql.exported_edits(job=job, letter=letter))
+    return [each for each in found if part in {None, each.part}]
+
+
+def edit_history(store: Reader, letter: int) -> EditHistory:
+    """Return the edits of a letter with their diffs; raises LetterNotFoundError."""
+    known = get_letter(store, letter)
+    kept = kept_edits(store, known.job, letter)
+    # Erasing wipes all edits of a job at once, and none can be made after it.
+    erased = [] if kept else store.query(letter_sql.edits_of_letter(letter=letter))
+    edits = [
+        PastEdit(
+            part=each.part,
+            at=instant(each.at),
+            actor=each.actor,
+            diff=difference(each.before, each.after, each.part),
+        )
+        for each in kept
+    ]
+    edits += [PastEdit(part=each.part, at=each.at, actor=each.actor, diff=None) for each in erased]
+    firsts: dict[Part, bytes | None] = {each.part: each.before for each in reversed(kept)}
+    originals: dict[Part, str] = {
+        part: redacted_json(value) for part, value in firsts.items() if value is not None
+    }
+    return EditHistory(letter=letter, edits=edits, originals=originals)
 
 
 def stack_of(text: str) -> Stack:

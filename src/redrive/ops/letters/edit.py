@@ -21,7 +21,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.dead_letter import MESSAGE_MAX, literals_in
 from redrive.errors import ConfigurationError, ReplayRefusedError, SerializationError
 from redrive.ops.audit import Actor, Subject, safe_text
-from redrive.ops.letters import edit_history
+from redrive.ops.letters.details import kept_edits
 from redrive.ops.letters.document import (
     MARK,
     changed_places,
@@ -234,11 +234,7 @@ def _replayable(store: Store, letter: int, part: Part) -> triage_sql.LetterValue
     if not rows:
         raise _refused(letter, "its job was pruned", "There is nothing left to edit.")
     values = rows[0]
-    if (
-        part == "payload"
-        and values.edited is None
-        and (past := edit_history.kept_edits(store, values.job, letter, part))
-    ):
+    if part == "payload" and values.edited is None and (past := kept_edits(store, values.job, letter, part)):
         # A restart would start with the edit of an earlier round, too.
         values = values._replace(edited=past[-1].after)
     if values.state not in {*FREE, LetterState.DISCARDED} or values.status != JobState.FAILED:
@@ -256,7 +252,7 @@ def _replayable(store: Store, letter: int, part: Part) -> triage_sql.LetterValue
 
 def _original(store: Store, letter: int, values: triage_sql.LetterValue, part: Part) -> bytes:
     """Return a part as it was before its first edit."""
-    past = edit_history.kept_edits(store, values.job, letter, part)
+    past = kept_edits(store, values.job, letter, part)
     if not past:
         raise ConfigurationError(
             field=f"letter {letter}", value=part, rule="was never edited", fix="It is the original."

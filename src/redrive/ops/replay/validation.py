@@ -19,7 +19,7 @@ from redrive.engine.replay.filter import FREE, LetterFilter
 from redrive.engine.replay.release import Candidate, Obstacle, batch_of, obstacles_to, start_value
 from redrive.engine.replay.rules import recorded, rules_of
 from redrive.ops.breakers import breakers
-from redrive.ops.letters.edit_history import kept_edits
+from redrive.ops.letters.details import kept_edits
 from redrive.ops.letters.freeze import freeze, frozen_steps
 from redrive.store.protocol import Store
 from redrive.store.records import Part
