@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Breakers for a program: the same use cases as `redrive breaker`. `actor` and `reason` go into the operator log."""
+"""Breakers for a program: the same use cases as `redrive breaker`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs for a program: the same use cases as `redrive job`. `actor` and `reason` go into the operator log.
+"""Jobs for a program: the same use cases as `redrive job`.
 
 Nothing is decided here: each method calls one function of `ops`. A handle on one job is in `client.job`.
 """

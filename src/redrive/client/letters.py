@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters for a program: the same use cases as `redrive dlq`. `actor` and `reason` go into the operator log.
+"""Dead letters for a program: the same use cases as `redrive dlq`.
 
 Nothing is decided here: each method calls one function of `ops`.
 """

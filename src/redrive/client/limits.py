@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits for a program: the same use cases as `redrive limit`. `actor` and `reason` go into the operator log."""
+"""Limits for a program: the same use cases as `redrive limit`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines for a program: the same use cases as `redrive pipeline`. `actor` and `reason` go into the operator log."""
+"""Pipelines for a program: the same use cases as `redrive pipeline`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays for a program: the same use cases as `redrive replay`. `actor` and `reason` go into the operator log.
-
-Nothing is decided here: each method calls one function of `ops`.
-"""
+"""Replays for a program: the same use cases as `redrive replay`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs for a program: the same use cases as `redrive run`. `actor` and `reason` go into the operator log.
+"""Runs for a program: the same use cases as `redrive run`.
 
 Nothing is decided here: each method calls one function of `engine` or `ops`. `rd.run` drives a run in this process.
 """

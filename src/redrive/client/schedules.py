@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules for a program: the same use cases as `redrive schedule`. `actor` and `reason` go into the operator log.
-
-Nothing is decided here: each method calls one function of `ops`.
-"""
+"""Schedules for a program: the same use cases as `redrive schedule`."""
 
 from __future__ import annotations
 
