@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
@@ -93,32 +93,26 @@ class GroupPage:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewestLetters:
-    """Of the letters that match, by group: the position of the newest one, and how many a replay has taken."""
-
-    heads: dict[int, Position] = field(default_factory=dict[int, Position])
-    taken: Counter[int] = field(default_factory=Counter[int])
-
-
 class LetterCounts:
     """The letters that match a filter, counted by group and state."""
 
     def __init__(self, store: Reader, which: LetterFilter) -> None:
         self._store = store
         self._which = which
-        self._newest: NewestLetters | None = None
-        is_by_counters = msgspec.structs.replace(which, since=None, until=None).is_by_group
+        self._is_by_counters = msgspec.structs.replace(which, since=None, until=None).is_by_group
         self.states: dict[int, dict[str, int]] = {}
         """For each group, how many of its matching letters are in each state."""
-        for pair in self._by_pairs() if is_by_counters else self._by_letters():
+        self.heads: dict[int, Position] = {}
+        """For each group whose newest letter was read, the position of that one."""
+        self.taken: Counter[int] = Counter()
+        """For each such group, how many of its matching letters a replay has taken."""
+        for pair in self._by_pairs() if self._is_by_counters else self._by_letters():
             self.states.setdefault(pair.group, {})[pair.state] = pair.letters
 
-    def newest(self, groups: Sequence[int]) -> NewestLetters:
-        """Return the newest letter and the taken ones of some groups; it reads letters, so only for those shown."""
-        if self._newest is not None:
-            return self._newest
-        found = NewestLetters()
+    def read_newest(self, groups: Sequence[int]) -> None:
+        """Read the newest letter and the taken ones of some groups, unless all were looked at; only for those shown."""
+        if not self._is_by_counters:
+            return
         pairs = [(group, state) for group in groups for state in self.states[group]]
         since, until = span_of(self._which)
         for group, at, letter in self._store.query(
@@ -126,10 +120,9 @@ class LetterCounts:
         ):
             # It was pruned since it was counted.
             if at is not None and letter is not None:
-                found.heads[group] = max(found.heads.get(group, (at, letter)), (at, letter))
+                self.heads[group] = max(self.heads.get(group, (at, letter)), (at, letter))
         for group, letters in self._taken(groups):
-            found.taken[group] += letters
-        return found
+            self.taken[group] += letters
 
     def _by_pairs(self) -> list[Pair]:
         pairs = pairs_of(self._store, self._which)
@@ -152,14 +145,13 @@ class LetterCounts:
         return [pair for pair in counted if pair.letters]
 
     def _by_letters(self) -> list[Pair]:
-        self._newest = found = NewestLetters()
         counts: Counter[tuple[int, str]] = Counter()
         for page in positions_of(self._store, self._which):
             rows = self._store.query(letter_sql.count_named_by_group(ids=[letter for _, letter in page]))
             for group, state, letters, taken, at, letter in rows:
                 counts[group, state] += letters
-                found.taken[group] += taken
-                found.heads[group] = max(found.heads.get(group, (at, letter)), (at, letter))
+                self.taken[group] += taken
+                self.heads[group] = max(self.heads.get(group, (at, letter)), (at, letter))
         return [Pair(group, state, letters) for (group, state), letters in counts.items()]
 
     def _taken(self, groups: Sequence[int]) -> list[letter_sql.GroupCount]:
@@ -256,7 +248,7 @@ def _described(
     counts: LetterCounts,
 ) -> list[LetterGroup]:
     ids = [lane.id for lanes in causes.values() for lane in lanes]
-    newest = counts.newest(ids)
+    counts.read_newest(ids)
     trends = _trends(store, ids)
     settled: set[int] = set()
     if any(not _pending(counted[cause]) for cause in causes):
@@ -264,7 +256,7 @@ def _described(
         pairs = pairs_of(store, LetterFilter())
         settled = set(ids) - {pair.group for pair in pairs if pair.state in PENDING}
     samples = {
-        cause: max(newest.heads.get(lane.id, (0.0, 0)) for lane in lanes)[1]
+        cause: max(counts.heads.get(lane.id, (0.0, 0)) for lane in lanes)[1]
         for cause, lanes in causes.items()
     }
     messages = {line.id: line.message for line in lines_of(store, list(samples.values()))}
@@ -274,7 +266,7 @@ def _described(
             fingerprint=cause,
             states=counted[cause],
             pending=_pending(counted[cause]),
-            taken=sum(newest.taken[lane.id] for lane in lanes),
+            taken=sum(counts.taken[lane.id] for lane in lanes),
             first_at=instant(min(lane.first_at for lane in lanes)),
             last_at=instant(max(lane.last_at for lane in lanes)),
             trend=trend_of(
