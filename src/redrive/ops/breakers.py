@@ -101,10 +101,7 @@ def held_work(store: Reader, queued: Mapping[tuple[str, str], int]) -> list[Held
 def breakers(store: Reader) -> list[BreakerFacts]:
     """Return the breakers that have seen a failure, or were moved by hand, by name."""
     known = known_breakers(store)
-    return [
-        _facts_of(row.name, row.state, _known_of(known, row.name))
-        for row in store.query(worker_sql.breakers())
-    ]
+    return [_facts_of(row.name, row.state, known) for row in store.query(worker_sql.breakers())]
 
 
 def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False) -> BreakerFacts:
@@ -127,7 +124,7 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
         if verb == "close":
             steps.append(worker_sql.release_held(now=now, breaker=name))
         if store.apply(*steps) is not None:
-            return _facts_of(name, after, _known_of(known_breakers(store), name))
+            return _facts_of(name, after, known_breakers(store))
     raise StoreUnavailableError(
         database=f"breaker {name}", cause=f"somebody else changed it {SWAPS_MAX} times in a row"
     )
@@ -138,11 +135,6 @@ def known_breaker(store: Store, name: str) -> None:
     if store.breaker(name) is None:
         known = [each.name for each in breakers(store)]
         raise unknown(name, known, kind="breaker", otherwise="No breaker has seen a failure yet.")
-
-
-def _known_of(known: Mapping[str, KnownBreaker], name: str) -> KnownBreaker | None:
-    """Return what workers recorded about a breaker; for that of one key, about the breaker that has keys."""
-    return known.get(name) or known.get(name.partition("[")[0])
 
 
 def _change_of(name: str, raw: bytes | None, after: BreakerState, act: operation_sql.Act) -> list[Step]:
@@ -178,15 +170,17 @@ def last_breaker_change(store: Reader) -> int:
     return store.query(worker_sql.last_breaker_change())[0]
 
 
-def _facts_of(name: str, raw: bytes, known: KnownBreaker | None) -> BreakerFacts:
+def _facts_of(name: str, raw: bytes, known: Mapping[str, KnownBreaker]) -> BreakerFacts:
     state = msgspec.json.decode(raw, type=BreakerState)
+    # What workers recorded about a breaker with keys holds for that of each key.
+    recorded = known.get(name) or known.get(name.partition("[")[0])
     return BreakerFacts(
         name=name,
         phase=state.phase.value,
         changed_at=None if state.changed_at is None else instant(state.changed_at),
         failures=state.failures,
         probe_at=None if state.probe is None else instant(state.probe.taken_at),
-        next_probe_at=_next_probe_at(state, known),
+        next_probe_at=_next_probe_at(state, recorded),
     )
 
 
