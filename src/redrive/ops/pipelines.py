@@ -69,11 +69,6 @@ class PipelineFacts:
         return sum(lane.processing for lane in self.lanes)
 
 
-def lanes(store: Reader) -> list[LaneFacts]:
-    """Return every lane there ever was, by pipeline and position."""
-    return store.query(worker_sql.lanes())
-
-
 def lane_names(store: Reader) -> list[tuple[str, str]]:
     """Return pipeline and stage of every lane there ever was; cheap, because no jobs are counted."""
     return [*store.query(worker_sql.lane_names())]
@@ -101,7 +96,7 @@ def workers(store: Reader) -> list[WorkerFacts]:
 def pipelines(store: Reader) -> list[PipelineFacts]:
     """Return every pipeline that was ever submitted to or worked on, by name, with the stages that it has now or that have jobs."""
     by_name: dict[str, list[LaneFacts]] = {}
-    for lane in lanes(store):
+    for lane in store.query(worker_sql.lanes()):
         by_name.setdefault(lane.pipeline, []).append(lane)
     for name, found in by_name.items():
         present = recorded(store, name).stages
@@ -171,7 +166,7 @@ def stale_lanes(store: Reader, known: Collection[Pipeline]) -> list[LaneFacts]:
     stages = {pipeline.name: {stage.name for stage in pipeline.stages} for pipeline in known}
     return [
         lane
-        for lane in lanes(store)
+        for lane in store.query(worker_sql.lanes())
         if lane.queued and lane.pipeline in stages and lane.stage not in stages[lane.pipeline]
     ]
 

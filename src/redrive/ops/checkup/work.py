@@ -17,7 +17,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.ops.breakers import breakers
 from redrive.ops.checkup.findings import REPORT, Finding, fine, problem, warning
 from redrive.ops.limits import limits
-from redrive.ops.pipelines import lanes, stale_lanes, workers
+from redrive.ops.pipelines import stale_lanes, workers
 from redrive.ops.replay.progress import waits_for
 from redrive.ops.replay.replays import list_replays
 from redrive.store.protocol import Store
@@ -25,6 +25,7 @@ from redrive.store.records import HOOK
 from redrive.store.statements import outbox as outbox_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.workers import LaneFacts
 
 LONG_SECONDS: Final = 3_600.0
@@ -44,7 +45,7 @@ class _State:
         self.store = store
         self.now = CURRENT.get().clock.wall()
         self.workers = workers(store)
-        self.lanes = lanes(store)
+        self.lanes = store.query(worker_sql.lanes())
         self.served = {name for worker in self.workers if worker.is_live for name in worker.pipelines}
         """The pipelines that a live worker serves."""
 
