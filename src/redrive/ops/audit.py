@@ -64,15 +64,16 @@ class Actor:
 
     def hiding(self, values: Mapping[str, str]) -> Actor:
         """Return the same with the values of the jobs redacted from the reason."""
-        return Actor(self.name, safe_text(self.reason, values), self.user)
+        return Actor(self.name, None if self.reason is None else safe_text(self.reason, values), self.user)
 
     def line(self, verb: str, subject: Subject) -> operation_sql.Act:
         """Return the first columns of a log line: when, who, verb, subject, reason; redacted."""
-        at, actor = CURRENT.get().clock.wall(), redact(storable(self.text))
-        named = str(subject.id) if isinstance(subject.id, int) else redact(storable(subject.id))
+        at, actor = CURRENT.get().clock.wall(), safe_text(self.text)
+        named = str(subject.id) if isinstance(subject.id, int) else safe_text(subject.id)
         stored(subject.kind, named)
         named = named if len(named) <= SUBJECT_MAX else f"{named[: SUBJECT_MAX - 3]}..."
-        return operation_sql.Act(at, actor, verb, subject.kind, named, safe_text(self.reason))
+        reason = None if self.reason is None else safe_text(self.reason)
+        return operation_sql.Act(at, actor, verb, subject.kind, named, reason)
 
     def log(
         self,
@@ -153,9 +154,9 @@ def in_order(done: Iterable[Operation]) -> list[Operation]:
     return [found[each] for each in sorted(found)]
 
 
-def safe_text(text: str | None, values: Mapping[str, str] | None = None) -> str | None:
-    """Return a text fit to be stored, without the literals in `values`; None stays None."""
-    return None if text is None else redact(storable(text), payload=values)
+def safe_text(text: str, values: Mapping[str, str] | None = None) -> str:
+    """Return a text fit to be stored, without the literals in `values`."""
+    return redact(storable(text), payload=values)
 
 
 def present_user() -> str:

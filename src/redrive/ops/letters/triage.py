@@ -80,7 +80,7 @@ def remediate(
         ConfigurationError: there is no evidence, or no confirmation that a replay does no harm.
     """
     given = check_remedy(evidence, is_safe=is_safe)
-    kept = _redacted(given, values_of_set(store, frozen, given))
+    kept = safe_text(given, values_of_set(store, frozen, given))
     act = _Act(
         verb="remediate",
         change=partial(triage_sql.remediate_letters, evidence=kept),
@@ -122,7 +122,7 @@ def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) 
         # Letters are found by it.
         text("assignee", given, fix="A name, or nobody at all.")
         # Redacted by patterns alone: an assignee may well be named in a payload.
-        name = _redacted(given)
+        name = safe_text(given)
     change = partial(triage_sql.assign_letters, assignee=name)
     act = _Act(verb="assign", change=change, after={"assignee": name})
     return _carry_out(store, frozen, by, [act])
@@ -131,7 +131,7 @@ def assign(store: Store, frozen: FrozenSet, by: Actor, *, assignee: str | None) 
 def note(store: Store, frozen: FrozenSet, by: Actor, *, text: str) -> ActResult:
     """Add a note about letters in any state; it is the reason of its line in the operator log."""
     given = _text("note", text, fix='"asked the supplier on Monday", for example.')
-    kept = _redacted(given, values_of_set(store, frozen, given))
+    kept = safe_text(given, values_of_set(store, frozen, given))
     act = _Act(verb="note", after={"note": kept})
     return _carry_out(store, frozen, Actor(by.name, kept, by.user), [act])
 
@@ -257,7 +257,3 @@ def _text(field: str, given: str, *, fix: str) -> str:
         )
     stored(field, storable(given))
     return given.strip()
-
-
-def _redacted(text: str, values: Mapping[str, str] | None = None) -> str:
-    return cast("str", safe_text(text, values))

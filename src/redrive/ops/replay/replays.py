@@ -125,7 +125,7 @@ def close(store: Store, replay: int, by: Actor, *, note: str) -> Replay:
     given = note.strip()
     stored("note", storable(given))
     known = get_replay(store, replay)
-    kept = (safe_text(given, values_of_replay(store, known, given)) or "")[:NOTE_MAX]
+    kept = safe_text(given, values_of_replay(store, known, given))[:NOTE_MAX]
     if not kept:
         raise ReplayRefusedError(
             subject=f"replay {replay}",
