@@ -14,6 +14,7 @@ from typing import Final, cast
 
 import jsonpatch
 import msgspec
+from jsonpointer import escape
 
 from redrive.core.units import plural
 from redrive.engine.pipeline.codec import DEPTH_MAX, Codec, is_deep, storable
@@ -97,7 +98,8 @@ class _Probe:
             place = _place_in(path, name)
             if found is not _ABSENT and _text(found) == _text(part.raw):
                 continue
-            if isinstance(key, str) and not _is_container(found) and self._is_ignored(given.raw, key):
+            is_whole = type(found) not in {dict, list}
+            if is_whole and isinstance(key, str) and self._is_ignored(given.raw, key):
                 yield place
             else:
                 yield from self.unknown(part, found, place)
@@ -122,10 +124,6 @@ def _round_trip(codec: Codec, document: object) -> bytes | None:
         return codec.encode(codec.decode(msgspec.json.encode(document)))
     except Exception:  # noqa: BLE001 - a model's own code may raise anything.
         return None
-
-
-def _is_container(value: object) -> bool:
-    return isinstance(value, dict | list)
 
 
 def _part_of(read: object, key: object) -> object:
@@ -168,19 +166,15 @@ def _way_down(encoded: bytes) -> list[str | int]:
 
 def _pointer(way: list[str | int]) -> str:
     # A name may be a secret; each is redacted whole before it is cut.
-    names = [_redacted_name(str(part).replace("~", "~0").replace("/", "~1")) for part in way[:NAMES_MAX]]
+    names = [redact(storable(escape(str(part)))) for part in way[:NAMES_MAX]]
     cut = "/..." if len(way) > NAMES_MAX else ""
     return "".join(f"/{name[:NAME_MAX]}" for name in names) + cut or "the top"
 
 
 def _redacted_place(pointer: str) -> str:
     # Quoted as in JSON, so that it stays on one line.
-    names = (msgspec.json.encode(_redacted_name(name)).decode() for name in pointer.split("/"))
+    names = (msgspec.json.encode(redact(storable(name))).decode() for name in pointer.split("/"))
     return "/".join(name[1:-1] for name in names)
-
-
-def _redacted_name(name: str) -> str:
-    return redact(storable(name))
 
 
 def _natural(place: str) -> list[tuple[int, str]]:
@@ -256,7 +250,7 @@ def _text(value: object) -> str:
 
 def _place_in(path: str, name: str) -> str:
     """Return the pointer to a part, on one line."""
-    quoted = msgspec.json.encode(name.replace("~", "~0").replace("/", "~1")).decode()
+    quoted = msgspec.json.encode(escape(name)).decode()
     return f"{path}/{quoted[1:-1]}"
 
 
