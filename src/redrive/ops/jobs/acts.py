@@ -51,10 +51,7 @@ class ErasureReport:
 def cancel_job(store: Store, job_id: int, by: Actor) -> JobFacts:
     """Cancel a job: at once while it is queued; a running one is asked to end, as its stage allows. Return its facts then.
 
-    One that has ended stays as it is.
-
-    Raises:
-        JobNotFoundError: there is no such job; the hint names ids that are near.
+    One that has ended stays as it is. Raises JobNotFoundError, whose hint names ids that are near.
     """
     facts = get_job(store, job_id)
     by = by.hiding(values_of_job(store, job_id, by.reason))
@@ -121,10 +118,7 @@ def _refused(job_id: int, status: str) -> ReplayRefusedError:
 def free_key(store: Store, job_id: int, by: Actor) -> bool:
     """Free the key of a complete job whose effect is gone, so that the same work can be submitted anew.
 
-    Return whether it had one; a job in another state keeps its key.
-
-    Raises:
-        JobNotFoundError: there is no such job.
+    Return whether it had one; a job in another state keeps its key. Raises JobNotFoundError.
     """
     get_job(store, job_id)
     log = by.log("free-key", Subject("job", job_id))
