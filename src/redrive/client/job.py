@@ -16,7 +16,6 @@ from redrive.client.options import ActorOptions, actor_of
 from redrive.core.arguments import seconds
 from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef
-from redrive.engine.replay.release import by_name
 from redrive.engine.runtime import CURRENT
 from redrive.errors import WaitTimeoutError
 from redrive.ops.jobs.acts import ENDED, cancel_job
@@ -155,9 +154,8 @@ class Job(Generic[Out_co]):
         **by: Unpack[ActorOptions],
     ) -> str:
         """Send the failed job back to the stage that failed, under the rules of a replay; return its status."""
-        known = by_name(pipelines)
         return retry_job(
-            self._store, self.id, actor_of(by), from_start=from_start, owner=owner, pipelines=known
+            self._store, self.id, actor_of(by), from_start=from_start, owner=owner, pipelines=pipelines
         ).status
 
     def explain(self) -> Explanation:

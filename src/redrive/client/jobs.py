@@ -15,7 +15,6 @@ from redrive.client.job import AsyncJob, Job
 from redrive.client.options import ActorOptions, actor_of
 from redrive.core.failure import Failure
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.replay.release import by_name
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.acts import ErasureReport, bury, cancel_job, erase, free_key
 from redrive.ops.jobs.explain import Explanation, explain
@@ -121,8 +120,9 @@ class Jobs(JobView):
         `owner` acts for somebody who may touch only their own jobs. With the code of its pipeline in `pipelines`, the value it
         starts with is checked against the present types first.
         """
-        known = by_name(pipelines)
-        return retry_job(self._store, job, actor_of(by), from_start=from_start, owner=owner, pipelines=known)
+        return retry_job(
+            self._store, job, actor_of(by), from_start=from_start, owner=owner, pipelines=pipelines
+        )
 
     def erase(self, job: int, **by: Unpack[ActorOptions]) -> ErasureReport:
         """Erase the values of a job that has ended; the record stays, and it can never be replayed."""

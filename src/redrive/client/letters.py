@@ -15,7 +15,6 @@ from redrive.client.awaited import AsyncFace, Face, awaited
 from redrive.client.options import ActorOptions, FilterOptions, actor_of, filter_of
 from redrive.core.diagnosis import Diagnosis
 from redrive.engine.pipeline.pipeline import Pipeline
-from redrive.engine.replay.release import by_name
 from redrive.ops.audit import Actor
 from redrive.ops.letters import bulk_edit, edit, triage
 from redrive.ops.letters.bulk_edit import BulkEdit
@@ -71,8 +70,8 @@ class LetterValues(Face):
         self, *, pipelines: Iterable[Pipeline] = (), from_start: bool = False, **which: Unpack[FilterOptions]
     ) -> Validation:
         """Return the obstacles to a replay, letter by letter; changes nothing."""
-        known, chosen = by_name(pipelines), filter_of(self._store, which)
-        return validate(self._store, chosen, pipelines=known, from_start=from_start)
+        chosen = filter_of(self._store, which)
+        return validate(self._store, chosen, pipelines=pipelines, from_start=from_start)
 
 
 class Letters(LetterValues):

@@ -37,7 +37,6 @@ from redrive.cli.output.tables import (
     shortened,
 )
 from redrive.core.units import plural
-from redrive.engine.replay.release import by_name
 from redrive.ops.letters.details import LetterDetails, letter_details
 from redrive.ops.letters.groups import LetterGroup, list_groups
 from redrive.ops.letters.pages import list_letters
@@ -156,7 +155,7 @@ def validate(
     output: Output = "table",
 ) -> None:
     """Check what a replay would do, letter by letter. Changes nothing; exit code 1 when a letter cannot be replayed."""
-    code = by_name(import_pipelines(target))
+    code = import_pipelines(target)
     with open_database(database_url) as rd:
         found = validate_letters(rd.store, choice.filter(rd.store), pipelines=code, from_start=from_start)
     if output == "json":

@@ -18,7 +18,6 @@ from redrive.cli.input.targets import import_pipelines
 from redrive.cli.output import tables
 from redrive.cli.output.errors import FAILED
 from redrive.engine.replay.filter import LetterFilter
-from redrive.engine.replay.release import by_name
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.acts import cancel_job, check_erasable
 from redrive.ops.jobs.acts import erase as erase_values
@@ -172,7 +171,7 @@ def retry(
     how: RetryOptions = {
         "from_start": from_start,
         "owner": action.by.name if as_owner else None,
-        "pipelines": by_name(import_pipelines(target)),
+        "pipelines": import_pipelines(target),
     }
     with action.database() as rd:
         facts = check_retry(rd.store, job_id, **how)

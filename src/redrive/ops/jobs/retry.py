@@ -7,7 +7,7 @@ letter is `replaying` from the same transaction on, and closed by the end of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
@@ -18,6 +18,7 @@ from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.release import (
     Batch,
     batch_of,
+    by_name,
     first_lane_of,
     obstacle_to,
     release_steps,
@@ -48,7 +49,7 @@ class RetryOptions(TypedDict, total=False):
 
     from_start: bool
     owner: str | None
-    pipelines: Mapping[str, Pipeline] | None
+    pipelines: Iterable[Pipeline]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def _way_of(
     *,
     from_start: bool = False,
     owner: str | None = None,
-    pipelines: Mapping[str, Pipeline] | None = None,
+    pipelines: Iterable[Pipeline] = (),
 ) -> _Way:
     """Find out how a job can go back, or say what stands in its way."""
     facts = get_job(store, job_id)
@@ -123,7 +124,7 @@ def _way_of(
     # After its state: what a job is in can be seen by whoever knows its id, and is the better reason.
     if owner is not None and owner != facts.owner:
         raise _not_owner(facts, owner)
-    code = _code_of(facts, pipelines or {})
+    code = _code_of(facts, by_name(pipelines))
     batch = batch_of(store.query(release_sql.replay_candidates(ids=[letter[0]], from_start=from_start)))
     (candidate,) = batch.candidates
     value = start_value(store, candidate)

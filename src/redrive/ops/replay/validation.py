@@ -8,7 +8,7 @@ the result lists the pipelines whose values were not decoded.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 from redrive.core.lifecycle import LetterState
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.filter import FREE, LetterFilter
-from redrive.engine.replay.release import Candidate, Obstacle, batch_of, obstacles_to, start_value
+from redrive.engine.replay.release import Candidate, Obstacle, batch_of, by_name, obstacles_to, start_value
 from redrive.engine.replay.rules import recorded, rules_of
 from redrive.ops.breakers import breakers
 from redrive.ops.letters.details import kept_edits
@@ -69,7 +69,7 @@ class Validation:
 
 
 def validate(
-    store: Store, which: LetterFilter, *, pipelines: Mapping[str, Pipeline], from_start: bool = False
+    store: Store, which: LetterFilter, *, pipelines: Iterable[Pipeline] = (), from_start: bool = False
 ) -> Validation:
     """Check every letter a replay would take now, those that are replaying already, and all that are given by id."""
     check = _Check(store, pipelines, from_start=from_start, is_named=which.ids is not None)
@@ -138,11 +138,11 @@ class _Check:
     """Finds what stands against a replay, letter by letter."""
 
     def __init__(
-        self, store: Store, pipelines: Mapping[str, Pipeline], *, from_start: bool, is_named: bool
+        self, store: Store, pipelines: Iterable[Pipeline], *, from_start: bool, is_named: bool
     ) -> None:
         self._is_named = is_named
         self._store = store
-        self._pipelines = pipelines
+        self._pipelines = by_name(pipelines)
         self._from_start = from_start
         self._open = {each.name: each.phase for each in breakers(store) if each.phase != "closed"}
         self._rules_of = cache(partial(rules_of, store))

@@ -120,7 +120,7 @@ def test_without_the_code_a_full_restart_of_a_pipeline_whose_first_stage_was_ren
 
     with pytest.raises(ReplayRefusedError, match="several stages of shop were the first one"):
         retry_job(shop.store, 1, BY, from_start=True)
-    retry_job(shop.store, 1, BY, from_start=True, pipelines={"shop": shop.pipeline})
+    retry_job(shop.store, 1, BY, from_start=True, pipelines=[shop.pipeline])
 
 
 @pytest.mark.parametrize("kind", [Person, dict[str, int], list[int]])

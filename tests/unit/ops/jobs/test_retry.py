@@ -8,7 +8,7 @@ import pytest
 from redrive import Breaker, Pipeline, RetryPolicy, stage
 from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import LetterFilter
-from redrive.engine.replay.release import by_name, release_steps
+from redrive.engine.replay.release import release_steps
 from redrive.errors import (
     ConfigurationError,
     EvidenceMissingError,
@@ -99,7 +99,7 @@ def test_a_retry_of_what_does_not_exist_or_does_not_fit_is_refused(shop: Shop) -
         retry_job(shop.store, 99, BY)
     with changing(shop.store) as db:
         db.execute("UPDATE jobs SET input = ?", (b'"no number"',))
-    code = by_name([shop.pipeline])
+    code = [shop.pipeline]
 
     with pytest.raises(ReplayRefusedError, match=r"does not fit its stage \(pay: "):
         retry_job(shop.store, 1, BY, pipelines=code)
@@ -159,9 +159,9 @@ def test_the_code_of_another_pipeline_alone_is_a_slip(shop: Shop, clock: Virtual
     other = Pipeline("mall", shop.pipeline.stages)
 
     with pytest.raises(ConfigurationError, match="is not the one of job 1, shop"):
-        retry_job(shop.store, 1, BY, pipelines=by_name([other]))
+        retry_job(shop.store, 1, BY, pipelines=[other])
 
-    assert retry_job(shop.store, 1, BY, pipelines=by_name([other, shop.pipeline])).status == "queued"
+    assert retry_job(shop.store, 1, BY, pipelines=[other, shop.pipeline]).status == "queued"
 
 
 def test_a_letter_whose_evidence_is_taken_back_meanwhile_is_not_retried(
@@ -193,15 +193,15 @@ def test_a_dry_run_counts_what_is_in_the_way_and_changes_nothing(store: Store, c
         db.execute("UPDATE jobs SET input = ? WHERE id = 2", (b'"no number"',))
     before = [get_letter(shop.store, each) for each in (1, 2, 3)]
 
-    blind = validate(shop.store, SHOP, pipelines={})
-    found = validate(shop.store, SHOP, pipelines=by_name([shop.pipeline]))
+    blind = validate(shop.store, SHOP)
+    found = validate(shop.store, SHOP, pipelines=[shop.pipeline])
 
     assert (blind.letters, blind.able, blind.obstacles) == (3, 0, {"evidence": 3})
     assert blind.unchecked == ["shop"]
     assert (found.obstacles, found.unchecked, found.is_fine) == ({"evidence": 3, "type": 1}, [], False)
     assert {each.letter for each in found.findings if each.kind == "type"} == {2}
     ready(shop)
-    assert validate(shop.store, SHOP, pipelines={}).is_fine
+    assert validate(shop.store, SHOP).is_fine
     with changing(shop.store) as db:
         db.execute("UPDATE dead_letters SET state = 'open', evidence = NULL, is_safe = 0")
     assert [get_letter(shop.store, each) for each in (1, 2, 3)] == before
@@ -227,8 +227,8 @@ def test_a_dry_run_knows_renamed_stages_taken_keys_changed_settings_and_open_bre
     changed = Pipeline("shop", [rules], replay=old.replay)
     renamed = Pipeline("shop", [stage(name="charge")(pay.fn)], replay=old.replay)
 
-    found = validate(store, SHOP, pipelines=by_name([changed]))
-    lost = validate(store, SHOP, pipelines=by_name([renamed]))
+    found = validate(store, SHOP, pipelines=[changed])
+    lost = validate(store, SHOP, pipelines=[renamed])
 
     assert found.notices == {"changed": 2, "breaker": 2}
     assert found.obstacles == {"key": 1}
@@ -240,7 +240,7 @@ def test_a_dry_run_tells_of_jobs_that_are_on_their_way_already(shop: Shop) -> No
     shop.fail(2)
     retry_job(shop.store, 1, BY)
 
-    found = validate(shop.store, SHOP, pipelines={})
+    found = validate(shop.store, SHOP)
 
     assert (found.letters, found.able, found.obstacles) == (2, 1, {"running": 1})
     assert found.findings[0].text == "its job has not failed (queued)"
@@ -252,7 +252,7 @@ def test_a_dry_run_of_a_letter_that_is_over_says_so_when_it_is_named(shop: Shop)
     retry_job(shop.store, 1, BY)
     shop.work()
 
-    named = validate(shop.store, LetterFilter(ids=(1,)), pipelines={})
+    named = validate(shop.store, LetterFilter(ids=(1,)))
 
     assert (named.letters, named.is_fine, named.obstacles) == (1, False, {"state": 1})
-    assert validate(shop.store, LetterFilter(state="returned"), pipelines={}).letters == 0
+    assert validate(shop.store, LetterFilter(state="returned")).letters == 0
