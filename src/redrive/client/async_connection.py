@@ -10,13 +10,13 @@ import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, cast
 
 from redrive.client.awaited import AsyncFace, awaited
 from redrive.client.breakers import AsyncBreakers
 from redrive.client.connection import BATCH, Redrive
 from redrive.client.events import AsyncEvents
-from redrive.client.job import AsyncJob, job_of
+from redrive.client.job import AsyncJob, Out, job_of
 from redrive.client.jobs import AsyncJobs
 from redrive.client.letters import AsyncLetters
 from redrive.client.limits import AsyncLimits
@@ -31,7 +31,6 @@ from redrive.engine.pipeline.submission import JobOptions, ManyOptions
 from redrive.engine.worker.service import Options
 
 In = TypeVar("In")
-Out = TypeVar("Out")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -119,11 +118,6 @@ class AsyncRedrive(AsyncFace[Redrive]):
 
     doctor = awaited(Redrive.doctor)
     prune = awaited(Redrive.prune)
-
-    @overload
-    async def job(self, job_id: int) -> AsyncJob[object]: ...
-    @overload
-    async def job(self, job_id: int, pipeline: PipelineRef[Any, Out]) -> AsyncJob[Out]: ...
 
     async def job(self, job_id: int, pipeline: PipelineRef[Any, Out] | None = None) -> AsyncJob[Out]:
         """Return a handle on a job; with its pipeline, its result has the type of that. Raises JobNotFoundError."""

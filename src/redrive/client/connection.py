@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 
 from redrive.client.breakers import Breakers
 from redrive.client.events import Events
-from redrive.client.job import Job, job_of
+from redrive.client.job import Job, Out, job_of
 from redrive.client.jobs import Jobs
 from redrive.client.letters import Letters
 from redrive.client.limits import Limits
@@ -48,13 +48,7 @@ from redrive.store.location import open_store
 from redrive.store.protocol import Store
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar as DefaultTypeVar
-
     from redrive.client.async_connection import AsyncRedrive
-
-    Out = DefaultTypeVar("Out", default=object)
-else:
-    Out = TypeVar("Out")
 
 In = TypeVar("In")
 T = TypeVar("T")

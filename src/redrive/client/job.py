@@ -34,11 +34,11 @@ logger = logging.getLogger("redrive.client")
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
+    Out = DefaultTypeVar("Out", default=object)
     Out_co = DefaultTypeVar("Out_co", covariant=True, default=object)
 else:
+    Out = TypeVar("Out")
     Out_co = TypeVar("Out_co", covariant=True)
-
-Out = TypeVar("Out")
 
 LOOK_FIRST: Final = 0.002
 LOOK_MOST: Final = 0.1
