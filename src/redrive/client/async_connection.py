@@ -94,7 +94,7 @@ class AsyncRedrive(AsyncFace[Redrive]):
         if connection is None:
             return AsyncJob(await asyncio.to_thread(lambda: self.face.submit(pipeline, payload, **options)))
         made = await self._submissions.submit_async(pipeline, payload, connection, **options)
-        return AsyncJob(job_of(self.face.store, pipeline, made))
+        return AsyncJob(job_of(self.face.store, made.id, pipeline, is_duplicate=made.is_duplicate))
 
     async def submit_many(
         self,

@@ -158,7 +158,7 @@ class Redrive:
             owner=owner,
             expires_at=expires_at,
         )
-        return job_of(self.store, pipeline, made)
+        return job_of(self.store, made.id, pipeline, is_duplicate=made.is_duplicate)
 
     def submit_many(
         self,
@@ -199,8 +199,7 @@ class Redrive:
 
     def job(self, job_id: int, pipeline: PipelineRef[Any, Out] | None = None) -> Job[Out]:
         """Return a handle on a job; with its pipeline, its result has the type of that. Raises JobNotFoundError."""
-        output = pipeline.stages[-1].output if isinstance(pipeline, Pipeline) else None
-        job = Job[Out](self.store, job_id, output=output)
+        job = job_of(self.store, job_id, pipeline)
         facts = job.facts
         if pipeline is not None and facts.pipeline != checked_ref("pipeline", pipeline).name:
             raise ConfigurationError(

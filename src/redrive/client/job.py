@@ -26,7 +26,6 @@ from redrive.ops.jobs.retry import retry_job
 from redrive.ops.jobs.values import stored_result
 from redrive.ops.pipelines import workers
 from redrive.store.protocol import Store
-from redrive.store.records import SubmittedJob
 from redrive.store.statements.jobs import JobEvent, JobFacts
 
 logger = logging.getLogger("redrive.client")
@@ -225,7 +224,9 @@ class AsyncJob(AsyncFace[Job[Out_co]], Generic[Out_co]):
     events = awaited(Job.events)
 
 
-def job_of(store: Store, pipeline: PipelineRef[Any, Out], made: SubmittedJob) -> Job[Out]:
-    """Return a handle on a job that was submitted."""
+def job_of(
+    store: Store, job_id: int, pipeline: PipelineRef[Any, Out] | None, *, is_duplicate: bool = False
+) -> Job[Out]:
+    """Return a handle on a job of a pipeline; its result has the type of that, if its code is here."""
     output = pipeline.stages[-1].output if isinstance(pipeline, Pipeline) else None
-    return Job(store, made.id, is_duplicate=made.is_duplicate, output=output)
+    return Job(store, job_id, is_duplicate=is_duplicate, output=output)
