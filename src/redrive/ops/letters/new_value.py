@@ -7,7 +7,6 @@ Pure but for the function, which is the caller's. Messages never quote a value.
 from __future__ import annotations
 
 import copy
-import functools
 import re
 from collections.abc import Callable
 from typing import Final, Literal, cast
@@ -28,9 +27,6 @@ EditFunction = Callable[[object], object]
 NEW: Final = "the new value"
 FLATTER: Final = "make it flatter, or keep the deep part as a text"
 _DOCUMENT: Final = re.compile(r" in [\[{\"']| of [\[{]")
-_APPLY: Final = cast(
-    "Callable[[object, object], object]", functools.partial(jsonpatch.apply_patch, in_place=True)
-)
 _WHOLE: Final = "the value is nested too deep for a patch; give the whole value instead"
 _TEST_FAILED: Final = "one of its tests fails: the value there is different"
 _ANY: Final = codec_for(NEW, None)
@@ -87,7 +83,7 @@ def _applied(document: object, operations: list[dict[str, object]]) -> object:
             if copied > PAYLOAD_MAX:
                 much = f"it copies more than {PAYLOAD_MAX:,} bytes"
                 raise _bad_patch(much)
-        document = _APPLY(document, [operation])
+        document = jsonpatch.apply_patch(document, [operation], in_place=True)
     return document
 
 
