@@ -16,6 +16,8 @@ WIDTH: Final = 720
 LABEL: Final = 240
 """The width for names."""
 NUMBER: Final = 110
+ROOM: Final = WIDTH - LABEL - NUMBER
+"""The width for bars and lines."""
 ROW: Final = 26
 TOP: Final = 48
 LABEL_MAX: Final = 30
@@ -50,33 +52,31 @@ def histogram(title: str, counts: Sequence[tuple[str, int]]) -> str:
 
 def ranking(title: str, counts: Sequence[tuple[str, int]]) -> str:
     """Draw one horizontal bar for each count, in the given order."""
-    room = WIDTH - LABEL - NUMBER
     most = max((count for _, count in counts), default=0) or 1
     drawn: list[str] = []
     for place, (name, count) in enumerate(counts):
         top = TOP + place * ROW
         drawn += [
             _text(LABEL - 10, top + 14, _cut(name), "t", anchor="end"),
-            _box(LABEL, top + 3, room * count / most, ROW - 10, "b"),
-            _text(LABEL + room * count / most + 6, top + 14, f"{count:,}", "m"),
+            _box(LABEL, top + 3, ROOM * count / most, ROW - 10, "b"),
+            _text(LABEL + ROOM * count / most + 6, top + 14, f"{count:,}", "m"),
         ]
     return _picture(title, TOP + len(counts) * ROW + 16, drawn or [_nothing()])
 
 
 def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int], str]]) -> str:
     """Draw one bar for each row, divided by outcome, with a remark beside it."""
-    room = WIDTH - LABEL - NUMBER
     drawn: list[str] = []
     for place, (name, parts, remark) in enumerate(rows):
         top, left = TOP + place * ROW, float(LABEL)
         total = sum(parts.values()) or 1
         drawn.append(_text(LABEL - 10, top + 14, _cut(name), "t", anchor="end"))
         for part, colour in PARTS.items():
-            wide = room * parts.get(part, 0) / total
+            wide = ROOM * parts.get(part, 0) / total
             if wide:
                 drawn.append(_box(left, top + 3, wide, ROW - 10, colour, title=f"{part}: {parts[part]:,}"))
             left += wide
-        drawn.append(_text(LABEL + room + 6, top + 14, remark, "m"))
+        drawn.append(_text(LABEL + ROOM + 6, top + 14, remark, "m"))
     bottom = TOP + len(rows) * ROW + 20
     for place, (part, colour) in enumerate(PARTS.items()):
         drawn += [
@@ -88,14 +88,13 @@ def shares(title: str, rows: Sequence[tuple[str, Mapping[str, int], str]]) -> st
 
 def trends(title: str, rows: Sequence[tuple[str, Sequence[int], str]]) -> str:
     """Draw one line over time for each row, with a remark beside it; each has its own scale."""
-    room = WIDTH - LABEL - NUMBER
     drawn: list[str] = []
     for place, (name, values, remark) in enumerate(rows):
         top = TOP + place * ROW
         drawn += [
             _text(LABEL - 10, top + 14, _cut(name), "t", anchor="end"),
-            _line(values, left=LABEL, top=top + 2, wide=room, tall=ROW - 9),
-            _text(LABEL + room + 6, top + 14, remark, "m"),
+            _line(values, left=LABEL, top=top + 2, wide=ROOM, tall=ROW - 9),
+            _text(LABEL + ROOM + 6, top + 14, remark, "m"),
         ]
     return _picture(title, TOP + len(rows) * ROW + 16, drawn or [_nothing()])
 
