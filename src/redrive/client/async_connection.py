@@ -93,7 +93,8 @@ class AsyncRedrive(AsyncFace[Redrive]):
         """Store one job; see `Redrive.submit`. A `connection` is an async one, of this loop."""
         if connection is None:
             return AsyncJob(await asyncio.to_thread(lambda: self.face.submit(pipeline, payload, **options)))
-        made = await self._submissions.submit_async(pipeline, payload, connection, **options)
+        new = await asyncio.to_thread(lambda: self._submissions.new(pipeline, payload, connection, **options))
+        (made,) = await self._submissions.stored_async([new], connection)
         return AsyncJob(job_of(self.face.store, made.id, pipeline, is_duplicate=made.is_duplicate))
 
     async def submit_many(
@@ -114,7 +115,10 @@ class AsyncRedrive(AsyncFace[Redrive]):
         bulk = await asyncio.to_thread(
             lambda: self._submissions.bulk(pipeline, connection, key=key, run=run, **options)
         )
-        return await self._submissions.submit_many_async(bulk, payloads, connection, BATCH)
+        batches = bulk.batches(payloads, BATCH)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            bulk.stored(await self._submissions.stored_async(batch, connection))
+        return bulk.ids
 
     doctor = awaited(Redrive.doctor)
     prune = awaited(Redrive.prune)

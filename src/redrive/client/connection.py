@@ -147,7 +147,7 @@ class Redrive:
         `expires_at` is given up. With a `connection` of yours to the same database (psycopg, asyncpg, SQLAlchemy, Django, sqlite3)
         the job is stored in its transaction: it exists if and only if that commits.
         """
-        made = self._submissions.submit(
+        new = self._submissions.new(
             pipeline,
             payload,
             connection,
@@ -158,6 +158,7 @@ class Redrive:
             owner=owner,
             expires_at=expires_at,
         )
+        (made,) = self._submissions.stored([new], connection)
         return job_of(self.store, made.id, pipeline, is_duplicate=made.is_duplicate)
 
     def submit_many(

@@ -6,9 +6,8 @@ Where a pipeline begins is looked up once for each connection. Nothing is run he
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Unpack
 
 from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef, check_pipeline
@@ -28,29 +27,16 @@ class Submissions:
         self._store = store
         self._lanes: dict[tuple[str, tuple[str, ...]], LaneId] = {}
 
-    def submit(
+    def new(
         self,
         pipeline: PipelineRef[Any, Any],
         payload: object,
         connection: object | None,
         **options: Unpack[JobOptions],
-    ) -> SubmittedJob:
-        """Store one job; with a connection, in its transaction."""
-        new = self._new(pipeline, payload, connection, **options)
-        (made,) = self._stored([new], connection)
-        return made
-
-    async def submit_async(
-        self,
-        pipeline: PipelineRef[Any, Any],
-        payload: object,
-        connection: object,
-        **options: Unpack[JobOptions],
-    ) -> SubmittedJob:
-        """Store one job in the transaction of an async connection."""
-        new = await asyncio.to_thread(lambda: self._new(pipeline, payload, connection, **options))
-        (made,) = await self._store.callers.submit_async(connection, [new], _now())
-        return made
+    ) -> NewJob:
+        """Return one job to store."""
+        lane = self._first_lane(pipeline, is_joined=connection is not None)
+        return new_job(pipeline, payload, lane=lane, **options)
 
     def bulk(
         self,
@@ -71,32 +57,18 @@ class Submissions:
             )
         lane = self._first_lane(pipeline, is_joined=connection is not None)
         make = job_maker(pipeline, lane=lane, **options)
-        store = functools.partial(self._stored, connection=connection)
+        store = functools.partial(self.stored, connection=connection)
         return BulkSubmission(self._store, pipeline, make, key=key, run=run, store_jobs=store)
 
-    async def submit_many_async(
-        self, bulk: BulkSubmission, payloads: Iterable[object], connection: object, size: int
-    ) -> list[int]:
-        """Store payloads in the transaction of an async connection; return the ids in order."""
-        batches = bulk.batches(payloads, size)
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            bulk.stored(await self._store.callers.submit_async(connection, batch, _now()))
-        return bulk.ids
-
-    def _new(
-        self,
-        pipeline: PipelineRef[Any, Any],
-        payload: object,
-        connection: object | None,
-        **options: Unpack[JobOptions],
-    ) -> NewJob:
-        lane = self._first_lane(pipeline, is_joined=connection is not None)
-        return new_job(pipeline, payload, lane=lane, **options)
-
-    def _stored(self, jobs: list[NewJob], connection: object | None) -> list[SubmittedJob]:
+    def stored(self, jobs: list[NewJob], connection: object | None) -> list[SubmittedJob]:
+        """Store jobs; with a connection, in its transaction."""
         if connection is None:
             return self._store.submit(jobs, _now())
         return self._store.callers.submit(connection, jobs, _now())
+
+    async def stored_async(self, jobs: list[NewJob], connection: object) -> list[SubmittedJob]:
+        """Store jobs in the transaction of an async connection."""
+        return await self._store.callers.submit_async(connection, jobs, _now())
 
     def _first_lane(self, pipeline: PipelineRef[Any, Any], *, is_joined: bool) -> LaneId:
         if isinstance(pipeline, Pipeline):
