@@ -32,7 +32,7 @@ class Events:
         self, *, job: int | None = None, pipeline: str | None = None
     ) -> Iterator[Event | BreakerEvent]:
         """Return the events that come from now on, for ever; each is waited for."""
-        return followed(EventReader(self.store, job=job, pipeline=pipeline))
+        return EventReader(self.store, job=job, pipeline=pipeline).follow()
 
     def operations(
         self,
@@ -47,14 +47,6 @@ class Events:
         The id of the first one is the `before` of the page before.
         """
         return operations_on(self.store, job=job, letter=letter, before=before, limit=limit)
-
-
-def followed(reader: EventReader) -> Iterator[Event | BreakerEvent]:
-    """Yield what a reader has not read yet, for ever; each event is waited for."""
-    while True:
-        yield from reader.news()
-        if not reader.is_behind:
-            CURRENT.get().clock.sleep(POLL_SECONDS)
 
 
 class AsyncEvents(AsyncFace[Events]):

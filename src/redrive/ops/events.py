@@ -6,8 +6,10 @@ Only reads. `EventReader` knows how far it has read, so that nothing is missed b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+from redrive.engine.runtime import CURRENT
 from redrive.ops import breakers
 from redrive.ops.audit import operations
 from redrive.ops.breakers import BreakerEvent
@@ -59,6 +61,13 @@ class EventReader:
         self._last = news[-1].seq if self.is_behind else max(end, news[-1].seq if news else 0)
         return _in_order(news, changes)
 
+    def follow(self) -> Iterator[Event | BreakerEvent]:
+        """Yield what was not read yet, for ever; each event is waited for."""
+        while True:
+            yield from self.news()
+            if not self.is_behind:
+                CURRENT.get().clock.sleep(POLL_SECONDS)
+
     def _changes(self, limit: int, after: int | None = None) -> list[BreakerEvent]:
         if self._job:
             return []
@@ -66,12 +75,7 @@ class EventReader:
 
 
 def operations_on(
-    store: Store,
-    *,
-    job: int | None = None,
-    letter: int | None = None,
-    before: int | None = None,
-    limit: int = 50,
+    store: Store, *, job: int | None, letter: int | None, before: int | None, limit: int
 ) -> list[Operation]:
     """Return the last operations, oldest first: all, or those on a job or a letter, also as part of a group or a replay.
 

@@ -27,7 +27,6 @@ from redrive.cli.output.tables import (
     shortened,
 )
 from redrive.client.connection import Redrive
-from redrive.client.events import followed
 from redrive.errors import ConfigurationError
 from redrive.ops import breakers, limits
 from redrive.ops.breakers import BreakerEvent
@@ -88,7 +87,7 @@ def events(
             print_rows(rows, COLUMNS, output, empty="no events")
             return
         with suppress(KeyboardInterrupt):
-            for event in chain(latest, followed(reader)):
+            for event in chain(latest, reader.follow()):
                 _print_event(event, output)
 
 
