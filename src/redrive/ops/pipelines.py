@@ -18,7 +18,7 @@ from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef
 from redrive.engine.pipeline.wiring import mismatch, shape_of
 from redrive.engine.replay.rules import recorded
 from redrive.engine.runtime import CURRENT
-from redrive.errors import ConfigurationError, UnknownNameError
+from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor, Subject
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
@@ -124,18 +124,10 @@ def resume(store: Store, pipeline: str, by: Actor) -> bool:
 
 
 def known_pipeline(store: Reader, name: str) -> None:
-    """Refuse the name of an unknown pipeline."""
-    error = unknown_pipeline(store, name)
-    if error is not None:
-        raise error
-
-
-def unknown_pipeline(store: Reader, name: str) -> UnknownNameError | None:
-    """Return the error about an unknown pipeline, with similar names; None if it is known."""
+    """Refuse the name of an unknown pipeline; raises UnknownNameError with similar names."""
     known = {pipeline for pipeline, _ in lane_names(store)}
-    if name in known:
-        return None
-    return unknown(name, known, kind="pipeline", otherwise="There is none yet; submit a job first.")
+    if name not in known:
+        raise unknown(name, known, kind="pipeline", otherwise="There is none yet; submit a job first.")
 
 
 def recorded_stages(store: Reader, reference: PipelineRef) -> tuple[str, ...]:

@@ -27,13 +27,13 @@ from redrive.cli.output.tables import (
     shortened,
 )
 from redrive.client.connection import Redrive
-from redrive.errors import ConfigurationError
+from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops import breakers, limits
 from redrive.ops.breakers import BreakerEvent
 from redrive.ops.events import EventReader
 from redrive.ops.jobs import inspect
 from redrive.ops.jobs.inspect import Event
-from redrive.ops.pipelines import unknown_pipeline
+from redrive.ops.pipelines import known_pipeline
 from redrive.store.protocol import Store
 from redrive.store.statements.operations import Operation
 
@@ -131,10 +131,11 @@ def stats(
 
 def _check_pipeline(store: Store, pipeline: str, *, may_come: bool) -> None:
     """Refuse an unknown pipeline; one that may come, because somebody waits for its events, is only reported."""
-    error = unknown_pipeline(store, pipeline)
-    if error is not None and not may_come:
-        raise error
-    if error is not None:
+    try:
+        known_pipeline(store, pipeline)
+    except UnknownNameError as error:
+        if not may_come:
+            raise
         print_message(str(error))
 
 
