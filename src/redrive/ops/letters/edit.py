@@ -120,13 +120,18 @@ def possible_draft(
             fix="Give one of them.",
         )
     if original:
-        # Placeholders in it are its own.
         after = _original(store, letter, values, part)
+    elif value is not None:
+        after = compact(NEW, value)
+    elif values.present is None:
+        raise _refused(letter, _NO_VALUES, "Give the whole value first.")
+    elif function is not None:
+        after = called(function, values.present)
     else:
-        after = _new_value(letter, values, value=value, patch=patch, function=function)
-        if (problem := too_deep(after)) is not None:
-            raise bad_json(NEW, f"{problem}: {FLATTER}")
-        _check_placeholders(values.present, after)
+        after = patched(values.present, cast("bytes", patch))
+    if not original:
+        # Placeholders and depth of the original are its own.
+        _check_new(values.present, after)
     if values.present is not None and compact("value", values.present) == after:
         return None
     codec = None if pipeline is None else _checked_by(values, part, after, pipeline)
@@ -262,25 +267,10 @@ def _original(store: Store, letter: int, values: triage_sql.LetterValue, part: P
     return compact("the original", past[0].before)
 
 
-def _new_value(
-    letter: int,
-    values: triage_sql.LetterValue,
-    *,
-    value: bytes | None,
-    patch: bytes | None,
-    function: EditFunction | None,
-) -> bytes:
-    if value is not None:
-        return compact(NEW, value)
-    if values.present is None:
-        raise _refused(letter, _NO_VALUES, "Give the whole value first.")
-    if function is not None:
-        return called(function, values.present)
-    return patched(values.present, cast("bytes", patch))
-
-
-def _check_placeholders(before: bytes | None, after: bytes) -> None:
-    """Refuse placeholders of the redacted view: saving them would overwrite the real values."""
+def _check_new(before: bytes | None, after: bytes) -> None:
+    """Refuse what is nested too deep, and placeholders of the redacted view: saving them would overwrite the real values."""
+    if (problem := too_deep(after)) is not None:
+        raise bad_json(NEW, f"{problem}: {FLATTER}")
     known = set(MARK.findall("" if before is None else before.decode()))
     fresh = [mark for mark in MARK.findall(after.decode()) if mark not in known]
     if fresh:
