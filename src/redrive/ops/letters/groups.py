@@ -174,11 +174,10 @@ def list_groups(store: Store, which: LetterFilter, *, limit: int | None = None) 
     with store.reading() as moment:
         counts = LetterCounts(moment, which)
         by_cause: dict[str, list[letter_sql.GroupRow]] = {}
+        counted: dict[str, Counter[str]] = {}
         for lane in _lanes(moment, counts.states):
             by_cause.setdefault(lane.fingerprint, []).append(lane)
-        counted = {
-            cause: _summed(counts.states[lane.id] for lane in lanes) for cause, lanes in by_cause.items()
-        }
+            counted.setdefault(lane.fingerprint, Counter()).update(counts.states[lane.id])
 
         def rank(cause: str) -> tuple[float, float, str]:
             return -_pending(counted[cause]), -max(lane.last_at for lane in by_cause[cause]), cause
@@ -244,7 +243,7 @@ def trend_of(hours: Sequence[int], *, is_settled: bool = False) -> Trend:
 def _described(
     store: Reader,
     causes: dict[str, list[letter_sql.GroupRow]],
-    counted: dict[str, dict[str, int]],
+    counted: dict[str, Counter[str]],
     counts: LetterCounts,
 ) -> list[LetterGroup]:
     ids = [lane.id for lanes in causes.values() for lane in lanes]
@@ -264,7 +263,7 @@ def _described(
     return [
         LetterGroup(
             fingerprint=cause,
-            states=counted[cause],
+            states=dict(counted[cause]),
             pending=_pending(counted[cause]),
             taken=sum(counts.taken[lane.id] for lane in lanes),
             first_at=instant(min(lane.first_at for lane in lanes)),
@@ -302,15 +301,8 @@ def _trends(store: Reader, ids: Sequence[int]) -> dict[int, list[int]]:
     return hours
 
 
-def _summed(parts: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part)
-    return dict(total)
-
-
-def _pending(states: dict[str, int]) -> int:
-    return sum(letters for state, letters in states.items() if state in PENDING)
+def _pending(states: Counter[str]) -> int:
+    return sum(states[state] for state in PENDING)
 
 
 def _nearest(store: Reader, start: str) -> list[str]:
