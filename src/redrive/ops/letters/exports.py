@@ -165,20 +165,19 @@ def _lines(store: Store, frozen: FrozenSet, *, with_values: bool) -> Iterator[by
         bounds = functools.cache(functools.partial(bounds_of_replay, store))
         for row in rows:
             acts[row.id] += [] if row.replay is None else bounds(row.replay)
-            found = row, jobs[row.id]
-            line = _line_of(store, installation, found, acts[row.id], with_values=with_values)
+            line = _line_of(store, installation, row, jobs[row.id], acts[row.id], with_values=with_values)
             yield msgspec.json.encode(line) + b"\n"
 
 
 def _line_of(
     store: Store,
     here: Installation,
-    found: tuple[DeadLetter, transfer_sql.JobOfLetter],
+    row: DeadLetter,
+    of_job: transfer_sql.JobOfLetter,
     many: list[Operation],
     *,
     with_values: bool,
 ) -> ExportedLine:
-    row, of_job = found
     letter, job = row.id, row.job
     facts = members_of(row) | of_job._asdict()
     facts |= {"fingerprint": row.group, "created_at": instant(of_job.created_at)}

@@ -111,12 +111,11 @@ def _positions(
     store: Reader, which: LetterFilter, *, upper: Position, lower: float, limit: int
 ) -> tuple[list[Position], Position | None]:
     """Return the newest positions between the bounds, and where the search ended, if not at the end."""
-    walk = _walk_of(which, upper, lower) if which.ids is None else None
-    if walk is not None:
-        return _walk(store, which, walk, upper=upper, lower=lower, limit=limit)
     if which.ids is not None:
         return _named(store, which, upper, lower, limit), None
-    if which == msgspec.structs.replace(LetterFilter(), since=which.since, until=which.until):
+    if (walk := _walk_of(which, upper, lower)) is not None:
+        return _walk(store, which, walk, upper=upper, lower=lower, limit=limit)
+    if which == LetterFilter(since=which.since, until=which.until):
         newest = letter_sql.letters_by_time(before=upper, since=lower, limit=limit)
     else:
         pairs = [(pair.group, pair.state) for pair in pairs_of(store, which)]
