@@ -1,39 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Reports: counts over many jobs and attempts.
 
--- part: of_lanes
--- $1 pipeline, $2 stage; NULL matches all.
-($1::text IS NULL OR lanes.pipeline = $1::text) AND ($2::text IS NULL OR lanes.stage = $2::text);
-
--- part: attempts_of_run
--- $1 run
-FROM jobs JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id WHERE run_id = $1::bigint;
-
--- name: retry_histogram
--- How many jobs needed how many retries, in all their stages or in one.
-SELECT retries, count(*) AS jobs FROM (
-    SELECT count(*) FILTER (WHERE outcome = 'retry') AS retries FROM attempts
-    WHERE lane_id IN (SELECT id FROM lanes WHERE {of_lanes}) GROUP BY job_id) AS by_job
-GROUP BY retries ORDER BY retries;
-
--- name: retry_histogram_of_run
-SELECT retries, count(*) AS jobs FROM (
-    SELECT count(*) FILTER (WHERE outcome = 'retry') AS retries {attempts_of_run} AND ($2::text IS NULL OR stage = $2::text)
-    GROUP BY job_id) AS by_job
-GROUP BY retries ORDER BY retries;
-
--- name: error_ranking
-SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at) AS last_at FROM attempts JOIN lanes ON lanes.id = lane_id
-WHERE code IS NOT NULL AND {of_lanes} GROUP BY code ORDER BY count(*) DESC, code;
-
--- name: error_ranking_of_run
-SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at) AS last_at {attempts_of_run} AND code IS NOT NULL
-    AND ($2::text IS NULL OR stage = $2::text)
-GROUP BY code ORDER BY count(*) DESC, code;
-
--- name: stage_reliability_of_run
-{reliability} {attempts_of_run} GROUP BY lanes.id ORDER BY position;
-
 -- name: newest_attempt
 -- The attempt that was committed last, and the latest end of the last ones: within a commit they are in no order.
 SELECT seq, job_id, dispatch, (SELECT max(ended_at) FROM (SELECT ended_at FROM attempts ORDER BY seq DESC LIMIT 1000) AS newest) AS ended_at
@@ -52,10 +19,3 @@ FROM (SELECT lane_id, outcome, ended_at - started_at AS took FROM attempts
         WHEN took <= $12::double precision THEN 8 WHEN took <= $13::double precision THEN 9 WHEN took <= $14::double precision THEN 10
         WHEN took <= $15::double precision THEN 11 WHEN took <= $16::double precision THEN 12 ELSE 13 END AS width) AS bucket
 GROUP BY lane_id, outcome, width;
-
--- name: attempts_of_stages
--- What burned an attempt, stage by stage of each job and round, in order.
-SELECT attempts.job_id, attempts.lane_id, attempts.round, outcome, code, http_status, decision
-FROM attempts JOIN lanes ON lanes.id = attempts.lane_id
-WHERE burned = 1 AND outcome IN ('ok', 'retry', 'dead') AND {of_lanes}
-ORDER BY attempts.job_id, attempts.lane_id, attempts.round, attempts.dispatch;

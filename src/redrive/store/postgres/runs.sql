@@ -23,10 +23,6 @@ SELECT jobs.id, 0, {payload_of_item} FROM json_array_elements($1::json) WITH ORD
     JOIN jobs ON run_id = {opened_run} AND ordinal = place - 1
 WHERE octet_length({payload_of_item}) > $2::bigint;
 
--- name: open_traces
--- Of all items of that run: $1 where it was opened.
-INSERT INTO job_traces (job_id, traceparent) SELECT id, $1::text FROM jobs WHERE run_id = {opened_run};
-
 -- name: taken_item
 -- The first item whose key a job has already: its place, the key and the job.
 SELECT place - 1 AS place, jobs.key, jobs.id AS job FROM json_array_elements($2::json) WITH ORDINALITY AS items (item, place)
@@ -48,18 +44,6 @@ SELECT id, status, options, total, complete, failed, cancelled, skipped, (driven
 WHERE (ended >= total AND driven_until <= $1::double precision AND (is_fed = 1 OR status IN ('cancelled', 'aborted')))
     OR (ended < total AND (status = 'running' OR (status = 'aborted' AND driven_until > 0 AND driven_until <= $1::double precision)))
 ORDER BY id;
-
--- name: paused_at_work
--- Items of paused runs that are in a stage: they are queued again after it, or after a later one, and have to be paused as well.
--- The run of each is looked up: to find the paused ones first, all runs would be read.
-SELECT id, run_id FROM jobs
-WHERE status = 'processing' AND (SELECT runs.status FROM runs WHERE runs.id = run_id) = 'paused' ORDER BY id;
-
--- name: pause_jobs
--- Those of these jobs that are queued again, if their run still is paused: $1 their ids as JSON.
-UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused'
-WHERE id = ANY (ARRAY(SELECT json_array_elements_text($1::json)::bigint)) AND status = 'queued' AND run_at < 1e12
-    AND EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id AND runs.status = 'paused');
 
 -- name: cancel_run
 -- From an ordinal on, so that what has ended is not read again at every step.

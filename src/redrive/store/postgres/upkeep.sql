@@ -30,35 +30,6 @@ ORDER BY 1 LIMIT 20;
 SELECT conrelid::regclass::text AS "table", confrelid::regclass::text AS parent, count(*) AS rows FROM pg_constraint
 WHERE contype = 'f' AND NOT convalidated AND connamespace = current_schema()::regnamespace GROUP BY 1, 2;
 
--- name: ownerless_jobs
--- Leased jobs are few; to have them in order, all jobs would be read.
-WITH leased AS MATERIALIZED (SELECT id, worker_id FROM jobs WHERE status = 'processing')
-SELECT id FROM leased WHERE NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = worker_id) ORDER BY id LIMIT $1::bigint;
-
--- name: prune_window
--- Looked up for each of these jobs: to find out whether one exists, all notices would be read.
-SELECT id, status, finished_at, created_at, ((SELECT 1 FROM outbox WHERE job_id = jobs.id LIMIT 1) IS NOT NULL)::integer AS is_noticed
-FROM jobs WHERE id > $1::bigint ORDER BY id LIMIT $2::bigint;
-
--- part: pruned_jobs
--- $1 ids as JSON, $2 status, $3 finished before.
-SELECT jobs.id FROM jobs WHERE jobs.id = {given_ids} AND status = $2::text AND finished_at < $3::double precision;
-
--- name: prune_values
-DELETE FROM job_values WHERE job_id = ANY (ARRAY({pruned_jobs}));
-
--- name: prune_edits
-DELETE FROM edits WHERE job_id = ANY (ARRAY({pruned_jobs}));
-
--- name: prune_notices
-DELETE FROM outbox WHERE job_id = ANY (ARRAY({pruned_jobs}));
-
--- name: prune_letters
-DELETE FROM dead_letters WHERE job_id = ANY (ARRAY({pruned_jobs}));
-
--- name: prune_attempts
-DELETE FROM attempts WHERE job_id = ANY (ARRAY({pruned_jobs}));
-
 -- name: tend_attempts
 SELECT tend_attempts($1::double precision);
 
@@ -89,9 +60,6 @@ WITH gone AS (DELETE FROM letter_trend WHERE (group_id, hour, part) IN (
 INSERT INTO letter_trend (group_id, hour, letters, part)
 SELECT group_id, hour, sum(letters), 0 FROM gone GROUP BY group_id, hour ORDER BY group_id, hour
 ON CONFLICT (group_id, hour, part) DO UPDATE SET letters = letter_trend.letters + excluded.letters;
-
--- name: prune_jobs
-DELETE FROM jobs WHERE id = {given_ids} AND status = $2::text AND finished_at < $3::double precision RETURNING id;
 
 -- name: keep_run_tallies
 -- Its jobs stay counted, as jobs without a run.

@@ -26,40 +26,6 @@ GROUP BY lane_id, status HAVING sum(jobs - pruned) > 0;
 -- name: recount
 SELECT lanes.pipeline, lanes.stage, status, count(*) AS jobs FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lane_id, status;
 
--- name: list_queued
--- The statements that list jobs take the same parameters; each uses another index. Queued jobs are read in the index alone, unless the
--- filter needs more.
-{listed}
-FROM (SELECT id AS found FROM jobs INDEXED BY jobs_ready
-        WHERE status = 'queued' AND id < ?1 AND lane_id IN (
-            SELECT lanes.id FROM lanes WHERE (?3 IS NULL OR pipeline = ?3) AND (?4 IS NULL OR stage = ?4))
-            AND (?5 IS NULL OR run_id = ?5) AND (?6 IS NULL OR owner = ?6)
-        ORDER BY id DESC LIMIT ?7)
-    CROSS JOIN jobs ON jobs.id = found JOIN lanes ON lanes.id = lane_id
-ORDER BY jobs.id DESC;
-
--- name: list_processing
-{listed}
-FROM jobs INDEXED BY jobs_leased CROSS JOIN lanes ON lanes.id = lane_id
-WHERE status = 'processing' AND {listed_where}
-ORDER BY jobs.id DESC LIMIT ?7;
-
--- name: list_failed
-{listed}
-FROM jobs INDEXED BY jobs_failed CROSS JOIN lanes ON lanes.id = lane_id
-WHERE status = 'failed' AND {listed_where}
-ORDER BY jobs.id DESC LIMIT ?7;
-
--- name: list_of_key
--- One index has the jobs that hold a key, at most one of each pipeline; the other has those that gave it back.
-{listed}
-FROM (SELECT id AS found FROM jobs INDEXED BY jobs_key
-        WHERE key = ?8 AND status IN ('queued', 'processing', 'complete') AND pipeline IN (SELECT lanes.pipeline FROM lanes)
-        UNION ALL SELECT id FROM jobs INDEXED BY jobs_of_key WHERE key = ?8 AND status IN ('failed', 'cancelled', 'skipped'))
-    CROSS JOIN jobs ON jobs.id = found JOIN lanes ON lanes.id = lane_id
-WHERE (?2 IS NULL OR status = ?2) AND {listed_where}
-ORDER BY jobs.id DESC LIMIT ?7;
-
 -- name: events
 SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, ended_at AS at, decision
 FROM attempts JOIN lanes ON lanes.id = lane_id

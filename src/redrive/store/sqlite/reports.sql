@@ -1,34 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Reports: counts over many jobs and attempts.
 
--- name: retry_histogram
--- How many jobs needed how many retries, in all their stages or in one.
-SELECT retries, count(*) AS jobs FROM (
-    SELECT sum(outcome = 'retry') AS retries FROM attempts
-    WHERE lane_id IN (SELECT id FROM lanes WHERE (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2))
-    GROUP BY job_id)
-GROUP BY retries ORDER BY retries;
-
--- name: retry_histogram_of_run
-SELECT retries, count(*) AS jobs FROM (
-    SELECT sum(outcome = 'retry') AS retries
-    FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
-    WHERE run_id = ?1 AND (?2 IS NULL OR stage = ?2) GROUP BY job_id)
-GROUP BY retries ORDER BY retries;
-
--- name: error_ranking
-SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at) AS last_at FROM attempts JOIN lanes ON lanes.id = lane_id
-WHERE code IS NOT NULL AND (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2) GROUP BY code ORDER BY count(*) DESC, code;
-
--- name: error_ranking_of_run
-SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at) AS last_at
-FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
-WHERE run_id = ?1 AND code IS NOT NULL AND (?2 IS NULL OR stage = ?2) GROUP BY code ORDER BY count(*) DESC, code;
-
--- name: stage_reliability_of_run
-{reliability} FROM jobs CROSS JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id
-WHERE run_id = ?1 GROUP BY attempts.lane_id ORDER BY position;
-
 -- name: newest_attempt
 -- The attempt that was committed last, and the latest end of the last ones: within a commit they are in no order.
 SELECT seq, job_id, dispatch, (SELECT max(ended_at) FROM (SELECT ended_at FROM attempts ORDER BY seq DESC LIMIT 1000)) AS ended_at
@@ -45,10 +17,3 @@ SELECT place / 128 AS lane_id, place / 16 % 8 AS outcome, place % 16 AS width, c
         WHEN taken <= ?15 THEN 11 WHEN taken <= ?16 THEN 12 ELSE 13 END AS place
     FROM (SELECT lane_id, outcome, ended_at - started_at AS taken FROM attempts WHERE seq > ?1 AND seq <= ?2 AND ended_at > ?3))
 GROUP BY place;
-
--- name: attempts_of_stages
--- What burned an attempt, stage by stage of each job and round, in order.
-SELECT attempts.job_id, attempts.lane_id, attempts.round, outcome, code, http_status, decision
-FROM attempts JOIN lanes ON lanes.id = attempts.lane_id
-WHERE burned AND outcome IN ('ok', 'retry', 'dead') AND (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR stage = ?2)
-ORDER BY attempts.job_id, attempts.lane_id, attempts.round, attempts.dispatch;

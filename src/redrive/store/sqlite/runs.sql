@@ -1,11 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Runs and schedules.
 
+-- part: opened_run
+(SELECT max(id) FROM runs);
+
 -- name: open_items
 -- Of the run that was opened just before: ?1 lane_id, ?2 now, ?3 the items as JSON, each with payload, key, owner and priority; ?4 how
 -- many bytes of a payload are kept in the job's own row. One whose key is taken is left out, and then the whole is rolled back.
 INSERT INTO jobs (pipeline, lane_id, status, priority, run_at, key, owner, run_id, ordinal, payload, created_at)
-SELECT lanes.pipeline, lanes.id, 'queued', item.value ->> 3, ?2, item.value ->> 1, item.value ->> 2, (SELECT max(id) FROM runs), item.key,
+SELECT lanes.pipeline, lanes.id, 'queued', item.value ->> 3, ?2, item.value ->> 1, item.value ->> 2, {opened_run}, item.key,
     CASE WHEN length(CAST(item.value ->> 0 AS BLOB)) <= ?4 THEN CAST(item.value ->> 0 AS BLOB) END, ?2
 FROM json_each(?3) AS item CROSS JOIN lanes ON lanes.id = ?1 WHERE true ON CONFLICT DO NOTHING;
 
@@ -13,12 +16,8 @@ FROM json_each(?3) AS item CROSS JOIN lanes ON lanes.id = ?1 WHERE true ON CONFL
 -- ?1 the items as JSON; ?2 as above
 INSERT INTO job_values (job_id, dispatch, value)
 SELECT jobs.id, 0, CAST(item.value ->> 0 AS BLOB) FROM json_each(?1) AS item
-    CROSS JOIN jobs ON run_id = (SELECT max(id) FROM runs) AND ordinal = item.key
+    CROSS JOIN jobs ON run_id = {opened_run} AND ordinal = item.key
 WHERE length(CAST(item.value ->> 0 AS BLOB)) > ?2;
-
--- name: open_traces
--- Of all items of that run: ?1 where it was opened.
-INSERT INTO job_traces (job_id, traceparent) SELECT id, ?1 FROM jobs WHERE run_id = (SELECT max(id) FROM runs);
 
 -- name: taken_item
 -- The first item whose key a job has already: its place, the key and the job.
@@ -41,16 +40,6 @@ SELECT id, status, options, total, complete, failed, cancelled, skipped, driven_
 WHERE (ended >= total AND driven_until <= ?1 AND (is_fed OR status IN ('cancelled', 'aborted')))
     OR (ended < total AND (status = 'running' OR (status = 'aborted' AND driven_until > 0 AND driven_until <= ?1)))
 ORDER BY id;
-
--- name: paused_at_work
--- Items of paused runs that are in a stage: they are queued again after it, or after a later one, and have to be paused as well.
-SELECT jobs.id, run_id FROM jobs INDEXED BY jobs_leased CROSS JOIN runs ON runs.id = run_id
-WHERE jobs.status = 'processing' AND runs.status = 'paused';
-
--- name: pause_jobs
--- Those of these jobs that are queued again, if their run still is paused: ?1 their ids as JSON.
-UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'queued'
-    AND run_at < 1e12 AND EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id AND runs.status = 'paused');
 
 -- name: cancel_run
 -- From an ordinal on, so that what has ended is not read again at every step.

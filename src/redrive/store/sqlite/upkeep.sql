@@ -20,33 +20,6 @@ SELECT integrity_check FROM pragma_integrity_check(20);
 -- name: broken_references
 SELECT "table", parent, count(*) AS rows FROM pragma_foreign_key_check GROUP BY 1, 2;
 
--- name: ownerless_jobs
-SELECT id FROM jobs INDEXED BY jobs_leased WHERE status = 'processing' AND worker_id NOT IN (SELECT id FROM workers) ORDER BY id LIMIT ?;
-
--- name: prune_window
-SELECT id, status, finished_at, created_at, EXISTS (SELECT 1 FROM outbox WHERE job_id = jobs.id) AS is_noticed
-FROM jobs WHERE id > ? ORDER BY id LIMIT ?;
-
--- name: prune_values
-DELETE FROM job_values WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3);
-
--- name: prune_edits
-DELETE FROM edits WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3);
-
--- name: prune_notices
-DELETE FROM outbox WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3);
-
--- name: prune_letters
-DELETE FROM dead_letters WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3);
-
--- name: prune_attempts
-DELETE FROM attempts WHERE job_id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3);
-
 -- name: tend_attempts
 -- A file has no partitions.
 SELECT ?1 IS NULL;
@@ -60,11 +33,6 @@ UPDATE letter_tallies SET letters = letters WHERE false;
 
 -- name: fold_letter_trend
 UPDATE letter_trend SET letters = letters WHERE false;
-
--- name: prune_jobs
-DELETE FROM jobs WHERE id IN (SELECT jobs.id FROM jobs JOIN json_each(?1) AS given ON jobs.id = given.value
-    WHERE status = ?2 AND finished_at < ?3)
-RETURNING id;
 
 -- name: keep_run_tallies
 -- Its jobs stay counted, as jobs without a run.

@@ -92,6 +92,30 @@ FROM jobs JOIN lanes ON lanes.id = lane_id
 WHERE ($2::text IS NULL OR status = $2) AND {listed_where}
 ORDER BY jobs.id DESC LIMIT $7;
 
+-- name: list_queued
+-- The statements that list jobs take the same parameters; each uses another index. Queued jobs are read in the index alone, unless the
+-- filter needs more. Where the state is known, its parameter is named for its type alone.
+{listed}
+FROM (SELECT id AS found FROM jobs /* INDEXED BY jobs_ready */
+        WHERE status = 'queued' AND (true OR $2::text = '') AND id < $1 AND lane_id IN (
+            SELECT lanes.id FROM lanes WHERE ($3::text IS NULL OR pipeline = $3) AND ($4::text IS NULL OR stage = $4))
+            AND ($5::bigint IS NULL OR run_id = $5) AND ($6::text IS NULL OR owner = $6)
+        ORDER BY id DESC LIMIT $7) AS first
+    /* CROSS */ JOIN jobs ON jobs.id = found JOIN lanes ON lanes.id = lane_id
+ORDER BY jobs.id DESC;
+
+-- name: list_processing
+{listed}
+FROM jobs /* INDEXED BY jobs_leased */ /* CROSS */ JOIN lanes ON lanes.id = lane_id
+WHERE status = 'processing' AND (true OR $2::text = '') AND {listed_where}
+ORDER BY jobs.id DESC LIMIT $7;
+
+-- name: list_failed
+{listed}
+FROM jobs /* INDEXED BY jobs_failed */ /* CROSS */ JOIN lanes ON lanes.id = lane_id
+WHERE status = 'failed' AND (true OR $2::text = '') AND {listed_where}
+ORDER BY jobs.id DESC LIMIT $7;
+
 -- name: list_ended
 -- No index has the complete, cancelled or skipped jobs, but the tallies count them: the search ends after the last one, and does not start
 -- when there is none.
@@ -111,6 +135,16 @@ WHERE run_id = $5 AND ordinal < coalesce((SELECT before.ordinal FROM jobs AS bef
     AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR jobs.pipeline = $3) AND ($4::text IS NULL OR lanes.stage = $4)
     AND ($6::text IS NULL OR owner = $6)
 ORDER BY ordinal DESC LIMIT $7;
+
+-- name: list_of_key
+-- One index has the jobs that hold a key, at most one of each pipeline; the other has those that gave it back.
+{listed}
+FROM (SELECT id AS found FROM jobs /* INDEXED BY jobs_key */
+        WHERE key = $8 AND status IN ('queued', 'processing', 'complete') AND pipeline IN (SELECT lanes.pipeline FROM lanes)
+        UNION ALL SELECT id FROM jobs /* INDEXED BY jobs_of_key */ WHERE key = $8 AND status IN ('failed', 'cancelled', 'skipped')) AS named
+    /* CROSS */ JOIN jobs ON jobs.id = found JOIN lanes ON lanes.id = lane_id
+WHERE ($2::text IS NULL OR status = $2) AND {listed_where}
+ORDER BY jobs.id DESC LIMIT $7;
 
 -- name: children
 SELECT id FROM jobs /* INDEXED BY jobs_children */ WHERE parent_id = $1 ORDER BY id;

@@ -8,6 +8,26 @@
     AND ($3::text IS NULL OR letter_groups.code = $3::text) AND ($4::text IS NULL OR letter_groups.category = $4::text)
     AND ($5::text IS NULL OR letter_groups.fingerprint = $5::text);
 
+-- part: in_ids
+-- $1: ids, as JSON; as an array, so that PostgreSQL searches an index for its members.
+= ANY (ARRAY(SELECT json_array_elements_text($1::json)::bigint));
+
+-- part: in_filter_states
+= ANY (ARRAY(SELECT json_array_elements_text($6::json)));
+
+-- part: in_filter_ids
+= ANY (ARRAY(SELECT json_array_elements_text($11::json)::bigint));
+
+-- part: letter_filter
+-- And $6 states as JSON, $9 owner, $10 key, $11 ids as JSON, $12 whether escalated, $13 assignee, $14 run.
+letter.state {in_filter_states} AND ($9::text IS NULL OR letter.owner = $9::text) AND ($10::text IS NULL OR letter.key = $10::text)
+    AND ($11::text IS NULL OR letter.id {in_filter_ids}) AND ($12::integer IS NULL OR letter.is_escalated = $12::integer)
+    AND ($13::text IS NULL OR letter.assignee = $13::text) AND ($14::bigint IS NULL OR letter.run_id = $14::bigint)
+    AND letter.group_id = ANY (ARRAY({filtered_groups}));
+
+-- part: filtered_groups
+SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id WHERE {group_filter};
+
 -- part: window
 -- The letters of a filter with ids above $15 up to $16.
 {letter_filter} AND {time_filter} AND letter.id > $15::bigint AND letter.id <= $16::bigint;
@@ -57,11 +77,45 @@ SELECT letter.id FROM dead_letters letter /* INDEXED BY dead_letters_assignee */
 -- name: ids_by_escalated
 SELECT letter.id FROM dead_letters letter /* INDEXED BY dead_letters_escalated */ WHERE letter.is_escalated = 1 AND {window} ORDER BY letter.id;
 
+-- name: count_by_id
+{counted} /* NOT INDEXED */ WHERE letter.id {in_filter_ids} AND {window} {by_pipeline};
+
+-- name: ids_by_id
+SELECT letter.id FROM dead_letters letter /* NOT INDEXED */ WHERE letter.id {in_filter_ids} AND {window} ORDER BY letter.id;
+
+-- name: taken_by_group
+-- Letters that wait in a replay, by pipeline, state and replay.
+SELECT lanes.pipeline, standing AS state, replay_id, sum(letters)::bigint AS letters
+FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letter_tallies ON group_id = letter_groups.id
+WHERE {group_filter} AND standing {in_filter_states} AND replay_id <> 0 AND standing IN ('open', 'triaged', 'ready')
+GROUP BY 1, 2, 3 HAVING sum(letters) > 0;
+
 -- name: taken_by_letter
 SELECT lanes.pipeline, letter.state, letter.replay_id, count(*) AS letters
 FROM dead_letters letter /* INDEXED BY dead_letters_taken */ JOIN lanes ON lanes.id = letter.lane_id
 WHERE letter.replay_id IS NOT NULL AND letter.verdict IS NULL AND letter.state <> 'replaying' AND {window}
 GROUP BY 1, 2, 3;
+
+-- name: letter_pairs
+-- The groups that a filter matches, with how many of their letters are in each state. A page costs about the same whatever the filter:
+-- first the few groups it matches are found, then the newest letters of each are read from an index. It ends before a position, which
+-- is the instant of the last failure, and the id.
+SELECT letters_by_group.group_id AS "group", state, sum(letters)::bigint AS letters
+FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id JOIN letters_by_group ON group_id = letter_groups.id
+WHERE {group_filter} AND state {in_filter_states}
+GROUP BY letters_by_group.group_id, state HAVING sum(letters) > 0;
+
+-- part: newest_first
+ORDER BY last_failure_at DESC, id DESC;
+
+-- name: letters_by_time
+SELECT last_failure_at, id FROM dead_letters
+WHERE (last_failure_at, id) < ($1::double precision, $2::bigint) AND last_failure_at >= $3::double precision
+{newest_first} LIMIT $4::bigint;
+
+-- part: floor
+AND (last_failure_at, id) < ($2::double precision, $3::bigint) AND last_failure_at >= $4::double precision
+{newest_first} LIMIT 1 OFFSET $5::bigint;
 
 -- name: owner_floor
 SELECT last_failure_at, id FROM dead_letters WHERE owner = $1::text {floor};
@@ -78,6 +132,17 @@ SELECT last_failure_at, id FROM dead_letters WHERE assignee = $1::text {floor};
 -- name: escalated_floor
 -- $1 is 1: its condition has to be a constant for the index to be used.
 SELECT last_failure_at, id FROM dead_letters WHERE is_escalated = 1 AND $1::integer = 1 {floor};
+
+-- part: page
+-- The letters of a filter before the position ($15, $16) down to ($17, $18); positions stand for $7 and $8, whose types must be known
+-- all the same.
+{letter_filter} AND (letter.last_failure_at, letter.id) < ($15::double precision, $16::bigint)
+    AND (letter.last_failure_at, letter.id) >= ($17::double precision, $18::bigint)
+    AND (true OR $7::double precision < $8::double precision)
+ORDER BY letter.last_failure_at DESC, letter.id DESC LIMIT $19::bigint;
+
+-- name: letters_by_id
+SELECT letter.last_failure_at, letter.id FROM dead_letters letter /* NOT INDEXED */ WHERE letter.id {in_filter_ids} AND {page};
 
 -- name: letters_by_owner
 SELECT letter.last_failure_at, letter.id FROM dead_letters letter /* INDEXED BY dead_letters_owner */ WHERE letter.owner = $9::text AND {page};
@@ -99,6 +164,9 @@ letter.id, letter.job_id AS job, lanes.pipeline, lanes.stage, letter.code, lette
     letter.fingerprint AS "group", letter.message, letter.owner, letter.key, letter.diagnosis, letter.assignee, letter.replay_id AS replay,
     letter.first_failure_at, letter.last_failure_at, {receipts} AS receipts;
 
+-- name: letter_lines
+SELECT {letter_line} FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id {in_ids};
+
 -- part: letter_columns
 {letter_line}, letter.verdict, letter.follows,
     (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id ORDER BY next.id LIMIT 1) AS followed_by,
@@ -114,8 +182,33 @@ SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane
 -- name: nearest_letters
 SELECT id FROM dead_letters WHERE id BETWEEN $1::bigint AND $2::bigint ORDER BY id LIMIT 5;
 
+-- name: freed_later
+SELECT id FROM dead_letters WHERE id {in_ids} AND freed > $2::bigint ORDER BY id;
+
 -- name: edits_of_letter
 SELECT id, part, at, actor FROM edits WHERE letter_id = $1::bigint ORDER BY id;
+
+-- name: taken_letters
+SELECT group_id, sum(letters)::bigint AS letters FROM letters_by_group
+WHERE is_taken = 1 AND letters > 0 AND group_id {in_ids} AND ($2::text IS NULL OR state = $2::text) GROUP BY group_id;
+
+-- name: taken_in_span
+SELECT group_id, count(*) AS letters FROM dead_letters /* INDEXED BY dead_letters_taken */
+WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying' AND group_id {in_ids}
+    AND ($2::text IS NULL OR state = $2::text) AND last_failure_at >= $3::double precision AND last_failure_at < $4::double precision
+GROUP BY group_id;
+
+-- name: count_in_span
+-- The letters of each group and state whose last failure lies in a span of time, counted in the index alone.
+{pairs}
+SELECT of_group AS "group", of_state AS state, (SELECT count(*) FROM dead_letters /* INDEXED BY dead_letters_group */
+    WHERE group_id = of_group AND state = of_state
+    AND last_failure_at >= $2::double precision AND last_failure_at < $3::double precision) AS letters
+FROM pairs;
+
+-- name: group_trend
+SELECT group_id, hour, sum(letters)::bigint AS letters FROM letter_trend WHERE group_id {in_ids} AND hour > $2::bigint
+GROUP BY group_id, hour;
 
 -- name: fingerprints
 -- Those that begin like this; from one string to another, so that the index is used.

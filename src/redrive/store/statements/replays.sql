@@ -13,6 +13,16 @@ SELECT $1::double precision, $2::text, $3::text, $4::text, $5::text, $6::text,
         'after', json_build_object('status', $7::text))::text
 FROM replays WHERE id = $8::bigint;
 
+-- name: add_replay
+-- Refused while another replay of the pipeline marks its letters: two at once could not predict how many each will have. Of two that are
+-- added at the same moment, the index of marking replays refuses one.
+INSERT INTO replays (pipeline, status, filter, options, cutoff, marked_to, expected, pardoned, next_at, driven_until, actor,
+    created_at, moves)
+SELECT $1::text, 'marking', $2::bytea, $3::bytea, $4::bigint, $5::bigint, $6::bigint, $7::bytea, $9::double precision, 0, $8::text,
+    $9::double precision, $10::bigint
+WHERE NOT EXISTS (SELECT 1 FROM replays WHERE pipeline = $1::text AND ended_at IS NULL AND marked_to < cutoff)
+ON CONFLICT DO NOTHING RETURNING id;
+
 -- name: first_letter_of
 SELECT min(first_letter) FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id WHERE {group_filter};
 
@@ -35,6 +45,12 @@ SELECT after.code, after.fingerprint AS "group", count(*) AS letters, min(after.
 FROM dead_letters letter JOIN letters after ON after.follows = letter.id
 WHERE letter.replay_id = $1::bigint AND letter.state = 'returned'
 GROUP BY after.code, after.fingerprint ORDER BY count(*) DESC, after.code, after.fingerprint;
+
+-- name: last_configs
+-- The config of a letter's stage when it failed.
+SELECT letter.id, (SELECT config FROM attempts WHERE attempts.job_id = letter.job_id AND attempts.round = letter.round
+    AND attempts.lane_id = letter.lane_id ORDER BY dispatch DESC LIMIT 1) AS config, letter.replay_id
+FROM dead_letters letter WHERE letter.id {in_ids};
 
 -- part: replay_columns
 id, pipeline, status, cutoff, marked_to, expected, next_at, why, note, driver, driven_until, actor, created_at, ended_at,
@@ -139,3 +155,11 @@ WHERE coalesce(counted, 0) <> coalesce(found, 0) ORDER BY replay_id LIMIT $1::bi
 
 -- name: last_pause_of
 SELECT reason FROM operations WHERE subject_kind = 'replay' AND subject_id = CAST($1::bigint AS TEXT) AND verb = 'pause' ORDER BY id DESC LIMIT 1;
+
+-- name: last_ended_of
+-- About when the last letters ended: letters are released in the order of their ids. Waiting letters are passed over.
+SELECT closed_at FROM dead_letters /* INDEXED BY dead_letters_replay */
+WHERE replay_id = $1::bigint AND closed_at IS NOT NULL AND id < coalesce((
+    SELECT min(id) FROM dead_letters /* INDEXED BY dead_letters_taken */
+    WHERE replay_id = $1::bigint AND verdict IS NULL AND state <> 'replaying'), 9223372036854775807)
+ORDER BY id DESC LIMIT $2::bigint;

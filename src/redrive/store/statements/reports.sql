@@ -13,6 +13,46 @@ SELECT lanes.pipeline, stage, count(*) AS attempts, count(*) FILTER (WHERE outco
 {reliability} FROM attempts JOIN lanes ON lanes.id = lane_id WHERE $1::text IS NULL OR lanes.pipeline = $1::text
 GROUP BY lanes.id ORDER BY lanes.pipeline, position;
 
+-- part: of_lanes
+-- $1 pipeline, $2 stage; NULL matches all.
+($1::text IS NULL OR lanes.pipeline = $1::text) AND ($2::text IS NULL OR lanes.stage = $2::text);
+
+-- part: attempts_of_run
+-- $1 run
+FROM jobs /* CROSS */ JOIN attempts ON job_id = jobs.id JOIN lanes ON lanes.id = attempts.lane_id WHERE run_id = $1::bigint;
+
+-- name: retry_histogram
+-- How many jobs needed how many retries, in all their stages or in one.
+SELECT retries, count(*) AS jobs FROM (
+    SELECT count(*) FILTER (WHERE outcome = 'retry') AS retries FROM attempts
+    WHERE lane_id IN (SELECT id FROM lanes WHERE {of_lanes}) GROUP BY job_id) AS by_job
+GROUP BY retries ORDER BY retries;
+
+-- name: retry_histogram_of_run
+SELECT retries, count(*) AS jobs FROM (
+    SELECT count(*) FILTER (WHERE outcome = 'retry') AS retries {attempts_of_run} AND ($2::text IS NULL OR stage = $2::text)
+    GROUP BY job_id) AS by_job
+GROUP BY retries ORDER BY retries;
+
+-- name: error_ranking
+SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at) AS last_at FROM attempts JOIN lanes ON lanes.id = lane_id
+WHERE code IS NOT NULL AND {of_lanes} GROUP BY code ORDER BY count(*) DESC, code;
+
+-- name: error_ranking_of_run
+SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at) AS last_at {attempts_of_run} AND code IS NOT NULL
+    AND ($2::text IS NULL OR stage = $2::text)
+GROUP BY code ORDER BY count(*) DESC, code;
+
+-- name: stage_reliability_of_run
+{reliability} {attempts_of_run} GROUP BY lanes.id ORDER BY position;
+
+-- name: attempts_of_stages
+-- What burned an attempt, stage by stage of each job and round, in order.
+SELECT attempts.job_id, attempts.lane_id, attempts.round, outcome, code, http_status, decision
+FROM attempts JOIN lanes ON lanes.id = attempts.lane_id
+WHERE burned = 1 AND outcome IN ('ok', 'retry', 'dead') AND {of_lanes}
+ORDER BY attempts.job_id, attempts.lane_id, attempts.round, attempts.dispatch;
+
 -- name: pipeline_account
 -- How many jobs a pipeline has in each state. Those of ended jobs are counters that are moved with each job; open ones are counted.
 SELECT status, sum(jobs - pruned)::bigint AS jobs, sum(pruned)::bigint AS pruned FROM tallies JOIN lanes ON lanes.id = lane_id WHERE pipeline = $1::text

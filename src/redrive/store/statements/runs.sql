@@ -10,6 +10,10 @@ INSERT INTO runs (pipeline, status, options, created_at, is_fed, items, key, lab
 VALUES ($1::text, 'running', $2::bytea, $3::double precision, 1, $4::bigint, $5::text, $6::text, $7::text)
 ON CONFLICT DO NOTHING RETURNING id;
 
+-- name: open_traces
+-- Of all items of the run that was opened just before: $1 where it was opened.
+INSERT INTO job_traces (job_id, traceparent) SELECT id, $1::text FROM jobs WHERE run_id = {opened_run};
+
 -- name: run_with_key
 SELECT id FROM runs WHERE pipeline = $1::text AND key = $2::text;
 
@@ -83,6 +87,17 @@ UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE run_id = $1::bi
 
 -- name: unpause_run
 UPDATE jobs SET run_at = run_at - 1e12, waiting = NULL WHERE run_id = $1::bigint AND status = 'queued' AND run_at >= 1e12;
+
+-- name: pause_jobs
+-- Those of these jobs that are queued again, if their run still is paused: $1 their ids as JSON.
+UPDATE jobs SET run_at = run_at + 1e12, waiting = 'paused' WHERE id {in_ids} AND status = 'queued' AND run_at < 1e12
+    AND EXISTS (SELECT 1 FROM runs WHERE runs.id = run_id AND runs.status = 'paused');
+
+-- name: paused_at_work
+-- Items of paused runs that are in a stage: they are queued again after it, or after a later one, and have to be paused as well.
+-- The run of each is looked up: to find the paused ones first, all runs would be read.
+SELECT id, run_id FROM jobs /* INDEXED BY jobs_leased */
+WHERE status = 'processing' AND (SELECT runs.status FROM runs WHERE runs.id = run_id) = 'paused' ORDER BY id;
 
 -- name: run
 SELECT id, pipeline, status, options, reason, is_fed, created_at, ended_at, items + children AS total,

@@ -32,7 +32,7 @@ FILES: Final = (
     "outbox",
     "upkeep",
 )
-SAME: Final = frozenset({"outbox"})
+SAME: Final = frozenset({"outbox", "transfer", "triage"})
 """Files of which no statement has to differ."""
 ROW: Final = "-- row: "
 FOR_SQLITE: Final = tuple(
@@ -47,6 +47,8 @@ FOR_SQLITE: Final = tuple(
         (r"\bIS DISTINCT FROM\b", "IS NOT"),
         (r"\bjsonb?_build_(object|array)\(", r"json_\1("),
         (r"\bSELECT json_array_elements_text\((\?\d+)\)", r"SELECT value FROM json_each(\1)"),
+        # An index is searched for the members of an array by one, and of a subquery by the other.
+        (r"= ANY \(ARRAY\((SELECT value FROM json_each\(\?\d+\)|\{\w+\})\)\)", r"IN (\1)"),
         # As a subquery: it is asked once, and an index can be searched for the answer.
         (r"\(SELECT currval\(pg_get_serial_sequence\([^()]*\)\)\)", "last_insert_rowid()"),
         # Who writes keeps everybody else from writing.

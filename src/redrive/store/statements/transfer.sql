@@ -12,6 +12,13 @@ SELECT id, first_job, first_letter FROM installations ORDER BY number DESC;
 -- The key of hashes of values. Apart from the rest: not everybody who needs that may read it.
 SELECT secret FROM installations ORDER BY number DESC LIMIT 1;
 
+-- name: exported_letters
+SELECT {letter_columns} FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id {in_ids} ORDER BY letter.id;
+
+-- name: exported_jobs
+SELECT letter.id AS letter, lanes.position, jobs.status, jobs.priority, jobs.created_at, jobs.erased_at, jobs.origin, jobs.restarts
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id {in_ids};
+
 -- name: exported_values
 -- The payload of a job, and the input of its present stage; that one is NULL while it is the payload.
 SELECT stored.payload, CASE WHEN jobs.input IS NOT NULL OR input_from > 0 THEN stored.input END AS input
@@ -21,6 +28,12 @@ FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id WHERE id = $1::b
 -- Those a replay may start with: of the letter itself, and of the payload in earlier rounds, which holds for every later restart.
 SELECT part, before, after, at, actor FROM edits
 WHERE job_id = $1::bigint AND (letter_id = $2::bigint OR (part = 'payload' AND letter_id < $2::bigint)) AND after IS NOT NULL ORDER BY id;
+
+-- name: pipelines_of_letters
+SELECT DISTINCT pipeline FROM dead_letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id {in_ids} ORDER BY pipeline;
+
+-- name: known_imports
+SELECT letter FROM imports WHERE origin = $1::text AND letter = ANY (ARRAY(SELECT json_array_elements_text($2::json)::bigint));
 
 -- name: import_of_job
 SELECT origin, letter, at, actor, job, attempts FROM imports WHERE job_id = $1::bigint;

@@ -8,6 +8,11 @@ SELECT max(at) FROM (
     UNION ALL SELECT max(started_at) FROM workers
     UNION ALL SELECT max(at) FROM (SELECT at FROM operations ORDER BY id DESC LIMIT 100) AS newest_operations) AS latest;
 
+-- name: ownerless_jobs
+-- Leased jobs are few; to have them in order, all jobs would be read.
+WITH leased AS MATERIALIZED (SELECT id, worker_id FROM jobs /* INDEXED BY jobs_leased */ WHERE status = 'processing')
+SELECT id FROM leased WHERE NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = worker_id) ORDER BY id LIMIT $1::bigint;
+
 -- name: long_running
 SELECT jobs.id, lanes.pipeline, lanes.stage, last_attempt_at FROM jobs JOIN lanes ON lanes.id = lane_id
 WHERE status = 'processing' AND last_attempt_at < $1::double precision ORDER BY last_attempt_at, jobs.id LIMIT $2::bigint;
@@ -29,6 +34,33 @@ WHERE coalesce(counted, 0) <> coalesce(found, 0) ORDER BY group_id, state LIMIT 
 -- Failed jobs without exactly one live letter and its facts, and jobs that have not failed with one.
 SELECT jobs.id FROM jobs WHERE (status = 'failed')::integer <> (SELECT count(*) FROM letters
     WHERE job_id = jobs.id AND state IN ('open', 'triaged', 'ready', 'discarded')) ORDER BY jobs.id LIMIT $1::bigint;
+
+-- name: prune_window
+-- Looked up for each of these jobs: to find out whether one exists, all notices would be read.
+SELECT id, status, finished_at, created_at, ((SELECT 1 FROM outbox WHERE job_id = jobs.id LIMIT 1) IS NOT NULL)::integer AS is_noticed
+FROM jobs WHERE id > $1::bigint ORDER BY id LIMIT $2::bigint;
+
+-- part: pruned_jobs
+-- $1 ids as JSON, $2 status, $3 finished before.
+SELECT jobs.id FROM jobs /* NOT INDEXED */ WHERE jobs.id {in_ids} AND status = $2::text AND finished_at < $3::double precision;
+
+-- name: prune_values
+DELETE FROM job_values WHERE job_id = ANY (ARRAY({pruned_jobs}));
+
+-- name: prune_edits
+DELETE FROM edits WHERE job_id = ANY (ARRAY({pruned_jobs}));
+
+-- name: prune_notices
+DELETE FROM outbox WHERE job_id = ANY (ARRAY({pruned_jobs}));
+
+-- name: prune_letters
+DELETE FROM dead_letters WHERE job_id = ANY (ARRAY({pruned_jobs}));
+
+-- name: prune_attempts
+DELETE FROM attempts WHERE job_id = ANY (ARRAY({pruned_jobs}));
+
+-- name: prune_jobs
+DELETE FROM jobs /* NOT INDEXED */ WHERE id {in_ids} AND status = $2::text AND finished_at < $3::double precision RETURNING id;
 
 -- name: prunable_runs
 -- A paused run may be resumed, and a run with an open job was replayed in part.
