@@ -25,3 +25,34 @@ UPDATE jobs SET input = $1, input_from = $2, erased_at = NULL WHERE id = $3 AND 
 
 -- name: live_letter
 SELECT id, state, replay_id FROM dead_letters WHERE job_id = $1 AND state IN ('open', 'triaged', 'ready', 'discarded');
+
+-- part: candidate_names
+letter, job_id, state, lane_id, pipeline, stage, status, key, dispatch, erased_at, duplicate, edit, beside, value;
+
+-- part: candidate
+-- Large values and edits are only named, and read one by one. A payload that was edited once stays edited for every later restart.
+-- $2: from_start
+SELECT letter.id AS letter, letter.job_id, letter.state, jobs.lane_id, lanes.pipeline, lanes.stage, jobs.status, jobs.key, jobs.dispatch,
+    jobs.erased_at,
+    CASE WHEN jobs.key IS NOT NULL THEN (SELECT duplicate.id FROM jobs duplicate WHERE duplicate.pipeline = jobs.pipeline AND duplicate.key = jobs.key
+        AND duplicate.status IN ('queued', 'processing', 'complete')) END AS duplicate,
+    CASE WHEN $2::bigint <> 0 THEN (SELECT max(edits.id) FROM edits WHERE edits.job_id = jobs.id AND part = 'payload')
+        ELSE (SELECT max(edits.id) FROM edits WHERE edits.letter_id = letter.id
+            AND (part = 'input' OR (jobs.input IS NULL AND jobs.input_from = 0))) END AS edit,
+    CASE WHEN $2::bigint = 0 AND jobs.input IS NULL AND jobs.input_from > 0 THEN jobs.input_from
+        WHEN jobs.payload IS NULL AND ($2::bigint <> 0 OR jobs.input IS NULL) THEN 0 END AS beside;
+
+-- part: candidate_value
+CASE WHEN $2::bigint = 0 AND jobs.input IS NOT NULL THEN jobs.input WHEN $2::bigint <> 0 OR jobs.input_from = 0 THEN jobs.payload END;
+
+-- name: replay_batch
+-- The next letters of a replay.
+{candidates}
+    FROM dead_letters letter /* INDEXED BY dead_letters_taken */ JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
+    WHERE letter.replay_id = $1 AND letter.verdict IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT $3) AS found;
+
+-- name: replay_candidates
+-- Letters by id, whatever replay they belong to.
+{candidates}
+    FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
+    WHERE letter.id {in_ids} ORDER BY letter.id) AS found;
