@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: submitting them, reading one, listing many, cancelling and erasing.
 
-Only what the statements take and return: their texts are in `jobs.sql` of each dialect.
+Only what the statements take and return: their texts are in `jobs.sql`, here and in each dialect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading dead letters; the filter over them.
 
-Only what the statements take and return: their texts are in `letters.sql` of each dialect.
+Only what the statements take and return: their texts are in `letters.sql`, here and in each dialect.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator log.
-
-Only what the statements take and return: their texts are in `operations.sql` of each dialect.
-"""
+"""The operator log."""
 
 from __future__ import annotations
 

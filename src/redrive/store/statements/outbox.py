@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notices for hooks and sinks: which are due, and the records they are about.
 
-Only what the statements take and return: their texts are in `outbox.sql` of each dialect.
+Only what the statements take and return: their texts are in `outbox.sql`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releasing failed jobs into a new round: the candidates, and the changes that queue them.
-
-Only what the statements take and return: their texts are in `release.sql` of each dialect.
-"""
+"""Releasing failed jobs into a new round: the candidates, and the changes that queue them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays of many dead letters.
 
-Only what the statements take and return: their texts are in `replays.sql` of each dialect.
+Only what the statements take and return: their texts are in `replays.sql`, here and in each dialect.
 """
 
 from __future__ import annotations

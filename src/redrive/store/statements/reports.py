@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports: counts over many jobs and attempts.
 
-Only what the statements take and return: their texts are in `reports.sql` of each dialect.
+Only what the statements take and return: their texts are in `reports.sql`, here and in each dialect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs and schedules.
 
-Only what the statements take and return: their texts are in `runs.sql` of each dialect.
+Only what the statements take and return: their texts are in `runs.sql`, here and in each dialect.
 """
 
 from __future__ import annotations

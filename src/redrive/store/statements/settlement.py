@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settling, as far as others than a store do it.
-
-Only what the statements take and return: their texts are in `settlement.sql` of each dialect.
-"""
+"""Settling, as far as others than a store do it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Export and import of dead letters.
 
-Only what the statements take and return: their texts are in `transfer.sql` of each dialect.
+Only what the statements take and return: their texts are in `transfer.sql`.
 """
 
 from __future__ import annotations

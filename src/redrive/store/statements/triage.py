@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Acts on dead letters: choosing them, changing their state, editing values.
-
-Only what the statements take and return: their texts are in `triage.sql` of each dialect.
-"""
+"""Acts on dead letters: choosing them, changing their state, editing values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Upkeep: health of the database and of the work, and pruning.
 
-Only what the statements take and return: their texts are in `upkeep.sql` of each dialect.
+Only what the statements take and return: their texts are in `upkeep.sql`, here and in each dialect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers, lanes, keys, limits and breakers.
 
-Only what the statements take and return: their texts are in `workers.sql` of each dialect.
+Only what the statements take and return: their texts are in `workers.sql`, here and in each dialect.
 """
 
 from __future__ import annotations
