@@ -18,7 +18,7 @@ from redrive.engine.worker.leases import Leases
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.records import ClaimRequest, Settlement
-from redrive.store.sqlite import claim, rows, settle
+from redrive.store.sqlite import claim, settle
 from redrive.store.sqlite import store as sqlite
 from redrive.store.sqlite.settle import settle_at_once
 
@@ -62,13 +62,15 @@ def no_fencing(patch: pytest.MonkeyPatch) -> None:
     plain = ("complete", "complete_large", "advance", "requeue", "bury", "end")
     fences = dict.fromkeys(plain, "AND jobs.lease_token = v.column2 AND jobs.dispatch = v.column3")
     for name, fence in (fences | FENCES).items():
-        assert fence in rows.SQL[name]
+        assert fence in settle._SQL[name]
         # What the fence names has to be there still, or the rest would be counted differently.
-        patch.setitem(rows.SQL, name, rows.SQL[name].replace(fence, fence.replace("AND", "OR 0 AND", 1)))
+        patch.setitem(
+            settle._SQL, name, settle._SQL[name].replace(fence, fence.replace("AND", "OR 0 AND", 1))
+        )
     # The key of the attempts is a second fence; it has to go as well.
     for name in ATTEMPTS:
-        careless = rows.SQL[name].replace("INSERT INTO", "INSERT OR REPLACE INTO")
-        patch.setitem(rows.SQL, name, careless)
+        careless = settle._SQL[name].replace("INSERT INTO", "INSERT OR REPLACE INTO")
+        patch.setitem(settle._SQL, name, careless)
 
 
 def answered_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -107,9 +109,9 @@ def leases_are_not_renewed(patch: pytest.MonkeyPatch) -> None:
 
 def attempts_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
     for name in ATTEMPTS:
-        unwritten = rows.SQL[name].replace("(VALUES {rows})", "(VALUES {rows}) WHERE 0")
-        assert unwritten != rows.SQL[name]
-        patch.setitem(rows.SQL, name, unwritten)
+        unwritten = settle._SQL[name].replace("(VALUES {rows})", "(VALUES {rows}) WHERE 0")
+        assert unwritten != settle._SQL[name]
+        patch.setitem(settle._SQL, name, unwritten)
 
 
 def dead_letters_are_not_written(patch: pytest.MonkeyPatch) -> None:

@@ -93,11 +93,6 @@ def send_claim(
     return lambda: rows
 
 
-def claimed(db: Session, worker: str, token: int, other: int) -> tuple[ClaimedJob, ...]:
-    """Return what a worker leases under either of two tokens: by priority, then by due time."""
-    return jobs_of(db.execute("claimed", (worker, token, other)).fetchall())
-
-
 def jobs_of(rows: list[Row]) -> tuple[ClaimedJob, ...]:
     """Return the jobs of claimed rows: by priority, then by due time."""
     return tuple([_job_of(row) for row in sorted(rows, key=_turn)])
@@ -124,7 +119,9 @@ def _send_lanes(
     from_mark = {
         lane for lane in wanted if lane in marks and 0 <= now - marks[lane].since < marks[lane].patience
     }
-    starts = [(lane, room, *_start(lane, marks, from_mark)) for lane, room in wanted.items()]
+    starts = [
+        (lane, room, *(marks[lane].turn if lane in from_mark else _FIRST)) for lane, room in wanted.items()
+    ]
     cursor = db.execute("claim", (*terms, *columns_of("claim", starts), most))
 
     def rows() -> list[Row]:
@@ -137,10 +134,6 @@ def _send_lanes(
         return found
 
     return rows
-
-
-def _start(lane: LaneId, marks: Marks, from_mark: Container[LaneId]) -> Row:
-    return marks[lane].turn if lane in from_mark else _FIRST
 
 
 def _set_marks(marks: Marks, from_mark: Container[LaneId], found: Sequence[Row], now: float) -> None:

@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 
 from redrive.store.plan import Continuation, ExchangePlan, InsertChild
-from redrive.store.postgres.claim import Marks, claimed, jobs_of, send_claim
+from redrive.store.postgres.claim import Marks, jobs_of, send_claim
 from redrive.store.postgres.session import Session
 from redrive.store.postgres.settle import at_once, settle_at_once, settle_one_by_one
 from redrive.store.records import Exchange, JobId, LaneId, Row
@@ -45,7 +45,7 @@ class ExchangeCall(ExchangePlan[Session]):
         is_known, is_repeated, paused, cancelled = cast(
             "tuple[int, int, str, str]", db.execute("before_exchange", self.tokens).fetchone()
         )
-        before = claimed(db, self.worker, *self.tokens[1:]) if is_repeated else ()
+        before = jobs_of(db.execute("claimed", self.tokens).fetchall()) if is_repeated else ()
         in_place, lanes = self.continuation(paused, may_claim=bool(is_known) and not before)
         lost: tuple[JobId, ...] = ()
         broken: tuple[JobId, ...] = ()

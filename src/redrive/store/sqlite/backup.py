@@ -34,7 +34,8 @@ def copy_file(source: Path, target: Path, on_pages: OnPages | None) -> int:
     """Copy a database into a new file and check the copy; return how many jobs it has. See `Maintenance.backup`."""
     partial = target.with_name(f"{target.name}.partial")
     try:
-        _refuse_existing(target)
+        if target.exists():
+            raise _exists(target)
         os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         raise _exists(partial) from None
@@ -89,25 +90,20 @@ def _checked(partial: Path) -> int:
 
 def _name(partial: Path, target: Path) -> None:
     """Give the copy its name, durably; a file that was created there meanwhile is not replaced."""
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    _sync(partial)
     try:
         os.link(partial, target)
     except FileExistsError:
         raise _exists(target) from None
-    folder = os.open(target.absolute().parent, os.O_RDONLY)
+    _sync(target.absolute().parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
-
-
-def _refuse_existing(target: Path) -> None:
-    if target.exists():
-        raise _exists(target)
+        os.close(descriptor)
 
 
 def _exists(path: Path) -> ConfigurationError:

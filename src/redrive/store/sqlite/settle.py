@@ -23,10 +23,12 @@ from redrive.errors import ConfigurationError
 from redrive.store import settlement_rows
 from redrive.store.plan import Continuation
 from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, Row, Settlement
-from redrive.store.sqlite.rows import SQL, execute_rows
+from redrive.store.statements.text import for_rows, statements_of
 
 logger = logging.getLogger("redrive.store")
 
+CHUNKS: Final = (256, 64, 16, 4, 1)
+"""How many rows a statement takes at once; few sizes, so that each is compiled once."""
 BROKEN: Final = (sqlite3.IntegrityError, sqlite3.DataError, UnicodeError, OverflowError, ConfigurationError)
 """Errors of one row, and not of the database."""
 UNIFORM_MIN = 16
@@ -36,6 +38,7 @@ Insert = Callable[[sqlite3.Connection, Child, float, JobId], object]
 Shared = tuple[int, int, LaneId, int, LaneId, JobState, str | None]
 """What a uniform batch shares: token, dispatch, lane and round of its jobs, and lane, status and config of their settlements."""
 
+_SQL: Final = statements_of("sqlite")
 # Looked up once: access to a member by its name goes through a hook of the enumeration.
 _COMPLETE: Final = JobState.COMPLETE
 _QUEUED: Final = JobState.QUEUED
@@ -62,7 +65,7 @@ def settle_at_once(
             statement, row = settlement_rows.update_of(one, in_place)
             updates.setdefault(statement, []).append(row)
         for statement, rows in updates.items():
-            if execute_rows(db, statement, rows, settlement_rows.terms_of(statement, in_place)) != len(rows):
+            if _execute_rows(db, statement, rows, settlement_rows.terms_of(statement, in_place)) != len(rows):
                 raise NotAtOnceError
         _record(db, worker, others)
         for one in others:
@@ -82,11 +85,11 @@ def settle_one_by_one(
         is_taken = False
         db.execute("SAVEPOINT one")
         try:
-            if execute_rows(db, statement, [row], settlement_rows.terms_of(statement, in_place)) == 1:
+            if _execute_rows(db, statement, [row], settlement_rows.terms_of(statement, in_place)) == 1:
                 _record(db, worker, [one])
                 _write_beside(db, one, insert)
                 is_taken = True
-            elif db.execute(SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
+            elif db.execute(_SQL["was_settled"], (one.job.id, one.job.dispatch)).fetchone() is None:
                 lost.append(one.job.id)
         except BROKEN:
             db.execute("ROLLBACK TO one")
@@ -142,14 +145,14 @@ def _settle_uniform(
     if status is _COMPLETE:
         settled += batch
         ended = [(one.job.id, one.ended_at, bytearray(one.value or b"")) for one in settled]
-        touched = execute_rows(db, "complete_uniform", ended, (token, dispatch))
+        touched = _execute_rows(db, "complete_uniform", ended, (token, dispatch))
     else:
         for one in batch:
             (settled if in_place.take(one) else left).append(one)
         inputs = [(one.job.id, bytearray(one.value or b"")) for one in settled]
-        touched = execute_rows(db, "continue_uniform", inputs, (*in_place.terms, following, token, dispatch))
+        touched = _execute_rows(db, "continue_uniform", inputs, (*in_place.terms, following, token, dispatch))
     attempts = [(one.job.id, one.started_at, one.ended_at) for one in settled]
-    execute_rows(db, "insert_uniform_attempts", attempts, (worker, dispatch, lane, round_, config))
+    _execute_rows(db, "insert_uniform_attempts", attempts, (worker, dispatch, lane, round_, config))
     return left, touched == len(settled)
 
 
@@ -158,8 +161,8 @@ def _close_recovered(db: sqlite3.Connection, done: Sequence[Settlement]) -> None
     ended = [one for one in done if one.job.round > 1 and one.status is JobState.COMPLETE]
     if ended:
         jobs = [(one.job.id,) for one in ended]
-        execute_rows(db, "count_recovered", jobs)
-        execute_rows(db, "close_recovered", jobs, (max(one.ended_at for one in ended),))
+        _execute_rows(db, "count_recovered", jobs)
+        _execute_rows(db, "close_recovered", jobs, (max(one.ended_at for one in ended),))
 
 
 def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> None:
@@ -171,21 +174,21 @@ def _record(db: sqlite3.Connection, worker: str, done: Sequence[Settlement]) -> 
             plain.append(settlement_rows.plain_attempt(one))
         else:
             full.append(settlement_rows.full_attempt(one))
-    execute_rows(db, "insert_good_attempt", plain, (worker,))
-    execute_rows(db, "insert_attempt", full, (worker,))
+    _execute_rows(db, "insert_good_attempt", plain, (worker,))
+    _execute_rows(db, "insert_attempt", full, (worker,))
 
 
 def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> None:
     job = one.job
     made: int | None = None
     if settlement_rows.is_large(one):
-        db.execute(SQL["insert_value"], (job.id, job.dispatch, one.value))
+        db.execute(_SQL["insert_value"], (job.id, job.dispatch, one.value))
     if one.letter is not None:
         group = (one.letter.code, one.letter.category, one.letter.exception, one.ended_at)
-        db.execute(SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
-        made = db.execute(SQL["insert_letter"], settlement_rows.letter_row(one, one.letter)).lastrowid
-        db.execute(SQL["insert_facts"], (made, *settlement_rows.facts_row(one.letter)))
-        if job.round > 1 and db.execute(SQL["is_escalated"], (made,)).fetchone()[0]:
+        db.execute(_SQL["touch_group"], (one.letter.fingerprint, job.lane, *group))
+        made = db.execute(_SQL["insert_letter"], settlement_rows.letter_row(one, one.letter)).lastrowid
+        db.execute(_SQL["insert_facts"], (made, *settlement_rows.facts_row(one.letter)))
+        if job.round > 1 and db.execute(_SQL["is_escalated"], (made,)).fetchone()[0]:
             logger.warning(
                 "job %s failed again with %s after its replay; dead letter %s is escalated",
                 job.id,
@@ -193,6 +196,19 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
                 made,
             )
     for recipient in one.recipients:
-        db.execute(SQL["insert_notice"], (job.lane, job.id, job.dispatch, made, recipient, one.ended_at))
+        db.execute(_SQL["insert_notice"], (job.lane, job.id, job.dispatch, made, recipient, one.ended_at))
     for child in one.children:
         insert(db, child, one.ended_at, job.id)
+
+
+def _execute_rows(db: sqlite3.Connection, name: str, rows: Sequence[Row], terms: Row = ()) -> int:
+    """Run a statement over rows, many at a time; return how many rows it touched. `terms` are the same for all of them."""
+    touched, start = 0, 0
+    for size in CHUNKS:
+        while len(rows) - start >= size:
+            parameters = list(terms)
+            for row in rows[start : start + size]:
+                parameters += row
+            start += size
+            touched += db.execute(for_rows(_SQL[name], size), parameters).rowcount
+    return touched
