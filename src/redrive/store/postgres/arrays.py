@@ -17,6 +17,7 @@ from psycopg.abc import AdaptContext, Buffer
 from psycopg.adapt import Dumper, Loader
 from psycopg.pq import Format
 from psycopg.types.numeric import NumericBinaryLoader
+from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
 BIGINT, DOUBLE, TEXT, BYTEA = 20, 701, 25, 17
 NULL: Final = struct.pack(">i", -1)
@@ -180,14 +181,6 @@ class _WholeDumper(Dumper):
         return int(obj).to_bytes(8, "big", signed=True)
 
 
-class _TextDumper(Dumper):
-    format = Format.BINARY
-    oid = TEXT
-
-    def dump(self, obj: str) -> Buffer:
-        return obj.encode()
-
-
 class _FlagLoader(Loader):
     format = Format.BINARY
 
@@ -202,13 +195,6 @@ class _NumberLoader(NumericBinaryLoader):
         found = super().load(data)
         exponent = found.as_tuple().exponent
         return int(found) if exponent == 0 else float(found)
-
-
-class _JsonLoader(Loader):
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> str:
-        return bytes(data).decode()
 
 
 class _JsonbLoader(Loader):
@@ -231,13 +217,13 @@ def adapt(connection: Connection[Any]) -> None:
         (Values, _ValuesDumper),
         (int, _WholeDumper),
         (bool, _WholeDumper),
-        (str, _TextDumper),
+        (str, StrBinaryDumper),
     ):
         adapters.register_dumper(made, dumper)
     for name, loader in (
         ("bool", _FlagLoader),
         ("numeric", _NumberLoader),
-        ("json", _JsonLoader),
+        ("json", TextBinaryLoader),
         ("jsonb", _JsonbLoader),
     ):
         adapters.register_loader(name, loader)
