@@ -10,10 +10,13 @@ from __future__ import annotations
 import copy
 import functools
 import os
+import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, Literal, Self, cast
 
 from redrive.core.arguments import seconds as in_seconds
@@ -25,7 +28,6 @@ from redrive.engine.pipeline.stage import Stage
 from redrive.engine.runtime import CURRENT
 from redrive.engine.worker.job_logging import CURRENT_CALL, CURRENT_JOB
 from redrive.errors import AttemptTimeoutError, ConfigurationError
-from redrive.testing.marks import Marks, marks_in
 
 FaultKind = Literal["fail", "crash", "slow"]
 
@@ -62,6 +64,54 @@ class _Fault:
     message: str = ""
 
 
+class _Memory:
+    """Which faults have fired, by their place in the list.
+
+    `claim` returns whether a fault has not fired for a run before, and is true only for the first caller.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._claimed: set[tuple[int, str]] = set()
+        self._counted: Counter[int] = Counter()
+
+    def claim(self, place: int, run: str) -> bool:
+        with self._lock:
+            is_new = (place, run) not in self._claimed
+            self._claimed.add((place, run))
+        return is_new
+
+    def add(self, place: int) -> None:
+        with self._lock:
+            self._counted[place] += 1
+
+    def count(self, place: int) -> int:
+        return self._counted[place]
+
+
+class _Folder:
+    """The same for processes that may die: a file per claim, made by the first process, and a byte per firing."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def claim(self, place: int, run: str) -> bool:
+        try:
+            (self._folder / f"{place}-{run}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def add(self, place: int) -> None:
+        with (self._folder / f"{place}.fired").open("ab") as file:
+            file.write(b".")
+
+    def count(self, place: int) -> int:
+        file = self._folder / f"{place}.fired"
+        return file.stat().st_size if file.exists() else 0
+
+
 class Faults:
     """A list of faults for the stages of a pipeline, and how often each has fired.
 
@@ -74,7 +124,7 @@ class Faults:
 
     def __init__(self, *, marks: str | os.PathLike[str] | None = None) -> None:
         self._faults: list[_Fault] = []
-        self._marks: Marks = marks_in(marks)
+        self._marks = _Memory() if marks is None else _Folder(Path(marks))
 
     def fail(
         self,

@@ -23,8 +23,7 @@ from redrive.errors import ConfigurationError
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import jobs as job_sql
 from redrive.testing import Faults, InlineResult, arun_inline, run_inline, virtual_time
-from redrive.testing.faults import EXIT_CODE, InjectedError
-from redrive.testing.marks import marks_in
+from redrive.testing.faults import EXIT_CODE, InjectedError, _Folder, _Memory
 from tests.inline import inline_parts
 from tests.tidy.tree import ROOT
 
@@ -241,7 +240,7 @@ def test_a_crash_ends_a_real_worker_and_the_next_one_remembers_it(tmp_path: Path
 
 @pytest.mark.parametrize("where", ["memory", "folder"])
 def test_marks_are_claimed_once_and_counted(where: str, tmp_path: Path) -> None:
-    marks = marks_in(None if where == "memory" else tmp_path / "new" / "folder")
+    marks = _Memory() if where == "memory" else _Folder(tmp_path / "new" / "folder")
 
     assert [marks.claim(0, "1-1-1"), marks.claim(0, "1-1-1"), marks.claim(1, "1-1-1")] == [True, False, True]
     assert marks.count(0) == 0
