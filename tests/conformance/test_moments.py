@@ -64,7 +64,7 @@ def test_a_read_whose_connection_was_lost_meanwhile_gets_another(schemas: Schema
     store = PostgresStore(schemas.address("jobs"))
     store.lanes("shop", ["fetch"])
     with store.reading() as moment:
-        ((process,),) = moment._link.execute("SELECT pg_backend_pid()").fetchall()  # type: ignore[attr-defined]  # of this store
+        ((process,),) = moment._connection.execute("SELECT pg_backend_pid()").fetchall()  # type: ignore[attr-defined]  # of this store
 
     with psycopg.connect(schemas.server, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", (process,))

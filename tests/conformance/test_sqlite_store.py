@@ -12,8 +12,9 @@ import pytest
 
 from redrive.errors import SchemaMismatchError, StoreRefusedError, StoreUnavailableError
 from redrive.store.records import ClaimRequest
-from redrive.store.sqlite.store import SCHEMA_VERSION, SqliteStore
+from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements.text import statements_of
+from redrive.store.versions import newest
 from redrive.testing.conformance.build import NOW, exchange, lanes_of, new, settlement, statuses
 
 
@@ -48,10 +49,10 @@ def test_what_was_submitted_is_there_when_the_file_is_opened_again(store: Sqlite
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:
     with sqlite3.connect(path) as db:
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        db.execute(f"PRAGMA user_version = {newest() + 1}")
     db.close()
 
-    with pytest.raises(SchemaMismatchError, match=f"version {SCHEMA_VERSION + 1}"):
+    with pytest.raises(SchemaMismatchError, match=f"version {newest() + 1}"):
         SqliteStore(path)
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)

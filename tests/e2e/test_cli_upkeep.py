@@ -316,7 +316,6 @@ def test_an_older_database_is_brought_up_to_date(shell: Shell, monkeypatch: pyte
     known = versions.newest()
     before = text_of
     monkeypatch.setattr(versions, "MIGRATIONS", [*versions.MIGRATIONS, "next"])
-    monkeypatch.setattr("redrive.store.sqlite.store.SCHEMA_VERSION", known + 1)
     monkeypatch.setattr(
         migrations,
         "text_of",

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from redrive.errors import StoreRefusedError
-from redrive.store.sqlite.store import SCHEMA_VERSION, SqliteStore
+from redrive.store.sqlite.store import SqliteStore
+from redrive.store.versions import newest
 
 from .herd import PATIENCE, until
 
@@ -103,7 +104,7 @@ def opened(here: Path) -> list[str]:
     return held
 
 
-@pytest.mark.parametrize("version", [0, SCHEMA_VERSION])
+@pytest.mark.parametrize("version", [0, newest()])
 def test_a_file_of_another_program_is_refused_and_left_as_it_was_found(tmp_path: Path, version: int) -> None:
     """Also when it counts the versions of its schema in the same place, and has come as far."""
     theirs = tmp_path / "theirs.db"

@@ -65,11 +65,6 @@ def _postgres() -> ModuleType:
     return store
 
 
-def known_version() -> int:
-    """Return the version of the schema that this redrive works with; the stores have the same tables, and so the same one."""
-    return newest()
-
-
 def lacking(database: Database, found: int) -> str:
     """Return the SQL that a database with this version of the schema lacks; empty when it is up to date."""
     if isinstance(database, Path):
@@ -110,9 +105,9 @@ def take_over(
     file: Path, server: str, log: Step, on_table: Callable[[str, int], None], *, now: float
 ) -> dict[str, int]:
     """Copy all rows of a file, of which no worker is live, into an empty database on a server; return how many of each table."""
-    from redrive.store.postgres.takeover import take_over_file
+    from redrive.store.postgres import takeover
 
-    return take_over_file(file, server, log, on_table, now=now)
+    return takeover.take_over(file, server, log, on_table, now=now)
 
 
 def name_of(database: Database) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from redrive.errors import ConfigurationError
 from redrive.store.reader import Reader
 from redrive.store.statements import upkeep as upkeep_sql
-from redrive.store.versions import newest
 
 OnPages = Callable[[int, int], None]
 """Called with the pages copied so far, and the total."""
@@ -30,11 +29,6 @@ class Maintenance:
     def version(self) -> int:
         """The version of the schema that the database has."""
         return self._reader.query(upkeep_sql.schema_version())[0]
-
-    @property
-    def known(self) -> int:
-        """The version that this redrive needs; the stores have the same tables, and so the same version."""
-        return newest()
 
     @property
     def size(self) -> int:

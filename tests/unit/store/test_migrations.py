@@ -23,11 +23,11 @@ from redrive.ops.upkeep.backup import backup
 from redrive.ops.upkeep.migrations import migrate, schema_state
 from redrive.store import versions
 from redrive.store.sqlite import migrations
-from redrive.store.sqlite.store import SCHEMA_VERSION
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements.text import text_of
 
 ANN = Actor("ann", "a test")
+KNOWN = versions.newest()
 
 
 @stage
@@ -57,7 +57,6 @@ def release(monkeypatch: pytest.MonkeyPatch, *later: str) -> None:
     texts = {f"later {place}": text for place, text in enumerate(later)}
     before = text_of
     monkeypatch.setattr(versions, "MIGRATIONS", [*versions.MIGRATIONS, *texts])
-    monkeypatch.setattr("redrive.store.sqlite.store.SCHEMA_VERSION", SCHEMA_VERSION + len(later))
     monkeypatch.setattr(migrations, "text_of", lambda dialect, name: texts.get(name) or before(dialect, name))
 
 
@@ -76,23 +75,23 @@ def test_a_database_that_is_not_there_or_empty_is_made_at_once(path: Path, is_th
     with connect(path) as rd:
         assert rd.submit(SHOP, 1).status == "queued"
 
-    assert facts(path) == (SCHEMA_VERSION, False)
+    assert facts(path) == (KNOWN, False)
 
 
 def test_an_older_database_is_refused_and_left_as_it_is(older: Path) -> None:
     with pytest.raises(SchemaMismatchError) as refused:
         connect(older)
 
-    assert (refused.value.found, refused.value.known) == (SCHEMA_VERSION, SCHEMA_VERSION + 1)
+    assert (refused.value.found, refused.value.known) == (KNOWN, KNOWN + 1)
     assert "redrive migrate" in refused.value.hint
-    assert facts(older) == (SCHEMA_VERSION, False)
+    assert facts(older) == (KNOWN, False)
 
 
 def test_an_older_database_is_opened_once_it_was_migrated(older: Path) -> None:
     before = migrate(older, ANN)
 
-    assert (before.found, before.known) == (SCHEMA_VERSION, SCHEMA_VERSION + 1)
-    assert facts(older) == (SCHEMA_VERSION + 1, True)
+    assert (before.found, before.known) == (KNOWN, KNOWN + 1)
+    assert facts(older) == (KNOWN + 1, True)
     with connect(older) as rd:
         assert rd.jobs.counts() == {"queued": 1}
         assert [(row.actor, row.verb) for row in rd.store.query(operation_sql.operations(limit=5))] == [
@@ -107,7 +106,7 @@ def test_a_migration_is_done_as_a_whole_or_not_at_all(path: Path, monkeypatch: p
     with pytest.raises(Exception, match="nowhere"):
         migrate(path, ANN)
 
-    assert facts(path) == (SCHEMA_VERSION, False)
+    assert facts(path) == (KNOWN, False)
 
 
 def test_an_older_database_can_be_copied_before_it_is_migrated(older: Path, tmp_path: Path) -> None:
@@ -115,13 +114,13 @@ def test_an_older_database_can_be_copied_before_it_is_migrated(older: Path, tmp_
         report = backup(rd.store, tmp_path / "copy.db", ANN)
 
     assert report.jobs == 1
-    assert facts(older) == facts(tmp_path / "copy.db") == (SCHEMA_VERSION, False)
+    assert facts(older) == facts(tmp_path / "copy.db") == (KNOWN, False)
 
 
 def test_a_newer_database_is_refused_even_to_be_copied(path: Path) -> None:
     connect(path).close()
     with closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        db.execute(f"PRAGMA user_version = {KNOWN + 1}")
 
     with (
         pytest.raises(SchemaMismatchError, match="has schema version") as refused,

@@ -43,8 +43,6 @@ def older(database: str, monkeypatch: pytest.MonkeyPatch) -> str:
     with psycopg.connect(database) as db:
         db.execute("DROP VIEW redrive.letters_by_group CASCADE")
     monkeypatch.setattr(versions, "MIGRATIONS", [*versions.MIGRATIONS, "next"])
-    for place in ("migrations", "store"):
-        monkeypatch.setattr(f"redrive.store.postgres.{place}.SCHEMA_VERSION", KNOWN + 1)
     monkeypatch.setattr(
         migrations,
         "text_of",

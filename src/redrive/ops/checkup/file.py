@@ -18,6 +18,7 @@ from redrive.engine.runtime import CURRENT
 from redrive.ops.checkup.findings import Finding, fine, problem, warning
 from redrive.store.protocol import Store
 from redrive.store.statements import upkeep as upkeep_sql
+from redrive.store.versions import newest
 
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
@@ -109,7 +110,7 @@ def _disk(path: Path, used: int, limits: Limits) -> Iterator[Finding]:
 
 
 def _schema(store: Store) -> Finding:
-    found, known = store.maintenance.version, store.maintenance.known
+    found, known = store.maintenance.version, newest()
     if found == known:
         return fine("schema", f"schema version {found}, as this redrive needs")
     return problem("schema", f"schema version {found}; this redrive needs {known}", "redrive migrate")

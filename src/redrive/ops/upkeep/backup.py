@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redrive.ops.audit import Actor, Subject
-from redrive.store.location import known_version, version_of
+from redrive.store.location import version_of
 from redrive.store.maintenance import OnPages
 from redrive.store.protocol import Store
+from redrive.store.versions import newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ def backup(store: Store, target: Path, by: Actor, *, on_pages: OnPages | None = 
     """
     jobs = store.maintenance.backup(target, on_pages)
     # A database with an older schema, which is copied before it is migrated, stays as it is.
-    if version_of(target) == known_version():
+    if version_of(target) == newest():
         store.apply(by.log("backup", Subject("file", str(target))))
     source = str(store.maintenance.file)
     return BackupReport(source=source, target=str(target), bytes=target.stat().st_size, jobs=jobs)

@@ -13,7 +13,6 @@ from redrive.errors import SchemaMismatchError
 from redrive.ops.audit import Actor, Subject
 from redrive.store.location import (
     Database,
-    known_version,
     lacking,
     name_of,
     open_store,
@@ -21,6 +20,7 @@ from redrive.store.location import (
     version_of,
 )
 from redrive.store.location import partition_attempts as partition_attempts_of
+from redrive.store.versions import newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class SchemaState:
 
 def schema_state(database: Database, *, partition_attempts: bool = False) -> SchemaState:
     """Return the schema version of a database and the SQL it lacks; raises SchemaMismatchError for a newer one."""
-    found, known = version_of(database), known_version()
+    found, known = version_of(database), newest()
     asked = partitioning(database) if partition_attempts else ""
     if found > known:
         raise SchemaMismatchError(database=name_of(database), found=found, known=known)

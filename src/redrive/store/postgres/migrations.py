@@ -17,7 +17,6 @@ from redrive.store.postgres.connection import Address, Link
 from redrive.store.statements.text import schema_of, text_of
 from redrive.store.versions import Older, migrations_after, newest
 
-SCHEMA_VERSION: Final = newest()
 FIRST_VERSION: Final = 3
 """The version with which PostgreSQL began."""
 _MIGRATED: Final = "UPDATE installation SET version = {};\n"
@@ -70,8 +69,8 @@ def version_of(link: Link, address: Address) -> int:
     asked = sql.SQL("SELECT version FROM {}.installation").format(sql.Identifier(address.schema))
     row = link.execute(asked).fetchone()
     version = 0 if row is None else int(str(row[0]))
-    if version > SCHEMA_VERSION or 0 < version < FIRST_VERSION:
-        raise SchemaMismatchError(database=address.name, found=version, known=SCHEMA_VERSION)
+    if version > newest() or 0 < version < FIRST_VERSION:
+        raise SchemaMismatchError(database=address.name, found=version, known=newest())
     return version
 
 
@@ -84,9 +83,9 @@ def open_schema(link: Link, address: Address, older: Older) -> None:
     version = version_of(link, address)
     if older == "keep":
         return
-    if older == "refuse" and 0 < version < SCHEMA_VERSION:
-        raise SchemaMismatchError(database=address.name, found=version, known=SCHEMA_VERSION)
-    if version != SCHEMA_VERSION:
+    if older == "refuse" and 0 < version < newest():
+        raise SchemaMismatchError(database=address.name, found=version, known=newest())
+    if version != newest():
         with link.transaction():
             # Two who open the same database at once.
             lock = f"redrive {address.schema}"

@@ -8,7 +8,6 @@ stage that runs has a session of its own; those that are free are kept, cleaned 
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Final, NoReturn
 
 import psycopg
@@ -17,6 +16,7 @@ from psycopg.pq.abc import PGconn as PGconnABC
 
 from redrive.errors import ConfigurationError, StoreRefusedError, StoreUnavailableError
 from redrive.store.callers import RefusedSettlementError
+from redrive.store.connections import Pool
 from redrive.store.plan import NOTHING, Continuation
 from redrive.store.postgres.connection import LOCK_SECONDS, Link, Server, error_of
 from redrive.store.postgres.session import EXPECTED, Session
@@ -24,8 +24,6 @@ from redrive.store.postgres.settle import NotAtOnceError, at_once, settle_at_onc
 from redrive.store.postgres.submit import Submission
 from redrive.store.records import Child, JobId, LaneId, Settlement
 
-IDLE_MAX: Final = 8
-"""Sessions that are kept while no stage uses them."""
 _BEGIN: Final = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path TO DEFAULT; SET LOCAL lock_timeout TO DEFAULT;"
     " SET LOCAL jit TO DEFAULT;"
@@ -76,15 +74,42 @@ def _refuse(verb: str) -> NoReturn:
     raise psycopg.ProgrammingError(text)
 
 
+class StageConnections(Pool[Link]):
+    """The sessions of stages."""
+
+    kept_max = 8
+    errors = psycopg.Error
+    lost = (psycopg.OperationalError,)
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._server = server
+
+    def opened(self) -> Link:
+        """See `Pool.opened`."""
+        return self._server.connect()
+
+    def begin(self, connection: Link) -> None:
+        """See `Pool.begin`."""
+        connection.execute(_BEGIN)
+
+    def end(self, connection: Link) -> bool:
+        """See `Pool.end`. The transaction itself has ended before; what the stage has set is cleaned away."""
+        if connection.closed or connection.info.transaction_status is not TransactionStatus.IDLE:
+            return False
+        if not self._server.is_pooled:
+            connection.execute(_CLEAN)
+            connection.execute(self._server.settings)
+        return True
+
+
 class ServerStageTransactions:
     """See `StageTransactions`. `pipelines` are those of all lanes the store knows."""
 
     def __init__(self, server: Server, pipelines: dict[LaneId, str]) -> None:
         self.server = server
         self.pipelines = pipelines
-        self._mutex = threading.Lock()
-        self._free: list[Link] = []
-        self._is_closed = False
+        self.connections = StageConnections(server)
 
     @property
     def database(self) -> str:
@@ -93,48 +118,15 @@ class ServerStageTransactions:
 
     def begin(self, *, is_async: bool) -> ServerStageTransaction:
         """See `StageTransactions.begin`."""
-        with self._mutex:
-            link = self._free.pop() if self._free else None
         try:
-            if link is not None:
-                try:
-                    link.execute(_BEGIN)
-                except psycopg.OperationalError:
-                    # The server may have ended it meanwhile.
-                    link.close()
-                    link = None
-            if link is None:
-                link = self.server.connect()
-                link.execute(_BEGIN)
+            link = self.connections.take()
         except (psycopg.Error, OSError) as error:
             raise error_of(error, self.server.address) from error
         return ServerStageTransaction(self, link, is_async=is_async)
 
-    def give_back(self, link: Link) -> None:
-        """Keep a session for the next stage, or close it."""
-        try:
-            if link.closed or link.info.transaction_status is not TransactionStatus.IDLE:
-                link.close()
-                return
-            if not self.server.is_pooled:
-                link.execute(_CLEAN)
-                link.execute(self.server.settings)
-        except psycopg.Error:
-            link.close()
-            return
-        with self._mutex:
-            if not self._is_closed and len(self._free) < IDLE_MAX:
-                self._free.append(link)
-                return
-        link.close()
-
     def close(self) -> None:
         """See `StageTransactions.close`."""
-        with self._mutex:
-            self._is_closed = True
-            free, self._free = self._free, []
-        for link in free:
-            link.close()
+        self.connections.close()
 
 
 class ServerStageTransaction:
@@ -173,9 +165,8 @@ class ServerStageTransaction:
         children: list[tuple[Child, JobId]] = []
 
         def insert(db: Session, child: Child, now: float, parent: JobId) -> None:
-            children.append(
-                (child, Submission(db, self._transactions.pipelines).insert_child(child, now, parent).id)
-            )
+            made = Submission(db, self._transactions.pipelines).insert_child(child, now, parent)
+            children.append((child, made))
 
         self._return_to_our_settings()
         db = Session(self._link)
@@ -220,7 +211,7 @@ class ServerStageTransaction:
         except psycopg.Error:
             link.close()
         self._connection.pgconn = _no_session()
-        self._transactions.give_back(link)
+        self._transactions.connections.give_back(link)
 
 
 def _no_session() -> PGconnABC:

@@ -8,8 +8,8 @@ time. A job is due by the clock of the worker that looks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, overload
 
@@ -25,10 +25,10 @@ from redrive.store.postgres.claim import Marks
 from redrive.store.postgres.connection import Address, Link, Server, address_of
 from redrive.store.postgres.exchange import ExchangeCall
 from redrive.store.postgres.listen import ListenSignal, channel_of
-from redrive.store.postgres.migrations import SCHEMA_VERSION, open_schema, partition_attempts, version_of
+from redrive.store.postgres.migrations import open_schema, partition_attempts, version_of
 from redrive.store.postgres.session import Session
-from redrive.store.postgres.settle import NotAsRememberedError, NotAtOnceError, at_once
-from redrive.store.postgres.snapshots import ServerSnapshots, Snapshot
+from redrive.store.postgres.settle import NotAsRememberedError, NotAtOnceError
+from redrive.store.postgres.snapshots import ServerSnapshots
 from redrive.store.postgres.stage_transactions import ServerStageTransactions
 from redrive.store.postgres.submit import Submission, is_copied
 from redrive.store.postgres.transactions import Transactions
@@ -54,7 +54,7 @@ from redrive.store.records import (
     upcoming_work,
 )
 from redrive.store.steps import BreakerStates
-from redrive.store.versions import Older
+from redrive.store.versions import Older, newest
 
 WAKING: Final = frozenset({"replay_jobs", "resume_lanes", "submit_tick"})
 """Statements after which idle workers are woken, as after a submission."""
@@ -197,7 +197,7 @@ class PostgresStore(BreakerStates):
         if paused is not None:
             with suppress(NotAsRememberedError):
                 return self._transactions.write_at_once(
-                    lambda db: call.remembering(db, paused, self._marks, self._insert_child), at_once
+                    lambda db: call.remembering(db, paused, self._marks, self._insert_child)
                 )
         answer, self._paused = self._transactions.write(
             lambda db: call.looking(db, self._insert_child, is_at_once=True)
@@ -205,7 +205,7 @@ class PostgresStore(BreakerStates):
         return answer
 
     def _insert_child(self, db: Session, child: Child, now: float, parent: JobId) -> JobId:
-        return Submission(db, self._pipelines).insert_child(child, now, parent).id
+        return Submission(db, self._pipelines).insert_child(child, now, parent)
 
     def reap(self, now: float) -> int:
         """See `Store.reap`. By the clock of the server; a worker that is just committing is left alone."""
@@ -238,15 +238,9 @@ class PostgresStore(BreakerStates):
         """See `Store.query`."""
         return asked.decode(self._transactions.query(asked.name, *asked.parameters))
 
-    @contextmanager
-    def reading(self) -> Generator[Reader]:
+    def reading(self) -> AbstractContextManager[Reader]:
         """See `Store.reading`."""
-        with self._transactions.mapped():
-            link = self._snapshots.take()
-        try:
-            yield Snapshot(link, self._transactions.mapped)
-        finally:
-            self._snapshots.give_back(link)
+        return self._snapshots.reading(self._transactions.mapped)
 
     @overload
     def apply(self, step: Call[R], /) -> list[list[R]] | None: ...
@@ -296,10 +290,8 @@ class PostgresStore(BreakerStates):
     def _identity(self, db: Session) -> Row:
         """Return the id and the place of the database; refuse one that a newer redrive has changed."""
         found, version, place = _row(db, "identity")
-        if cast("int", version) > SCHEMA_VERSION:
-            raise SchemaMismatchError(
-                database=self.address.name, found=cast("int", version), known=SCHEMA_VERSION
-            )
+        if cast("int", version) > newest():
+            raise SchemaMismatchError(database=self.address.name, found=cast("int", version), known=newest())
         return (found, place)
 
     def _wake(self, db: Session) -> None:

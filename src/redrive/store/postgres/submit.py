@@ -77,16 +77,16 @@ class Submission:
             self._db.execute_rows("insert_traces", traces)
         return [made[place] for place in range(len(jobs))]
 
-    def insert_child(self, child: Child, now: float, parent: JobId) -> SubmittedJob:
-        """Store a job that a stage submitted."""
+    def insert_child(self, child: Child, now: float, parent: JobId) -> JobId:
+        """Store a job that a stage submitted; return its id."""
         lane = child.entry(self._known(child.pipeline)) or self.lanes(child.pipeline, child.stages)[0]
         job = msgspec.structs.replace(child.job, lane=lane, parent=parent)
         if not child.joins_run or self._duplicates({0: job}):
-            return self.insert([job], now)[0]
+            return self.insert([job], now)[0].id
         run, ordinal, status = self._db.execute("join_run", (parent,)).fetchone() or (None, None, "")
-        made = self.insert([msgspec.structs.replace(job, run=run, ordinal=ordinal)], now)[0]
+        made = self.insert([msgspec.structs.replace(job, run=run, ordinal=ordinal)], now)[0].id
         if status in {"paused", "cancelled"}:
-            self._db.execute("stop_child", (made.id, status, now))
+            self._db.execute("stop_child", (made, status, now))
         return made
 
     def _known(self, pipeline: str) -> dict[str, tuple[LaneId, int]]:

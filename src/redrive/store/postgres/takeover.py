@@ -36,13 +36,24 @@ OnTable = Callable[[str, int], None]
 """Called with a table and the rows that were copied."""
 
 
-def take_over_file(path: Path, url: str, log: Step, on_table: OnTable, *, now: float) -> dict[str, int]:
-    """Do what `take_over` does with a file that nobody writes to meanwhile; refuse one whose workers are live."""
-    address = f"{path.absolute().as_uri()}?mode=ro"
-    with FileLock(str(path)).held(), closing(sqlite3.connect(address, uri=True)) as db:
-        db.execute("BEGIN")
-        _refuse_live(db, path, now)
-        return take_over(db, url, log, on_table)
+def take_over(path: Path, url: str, log: Step, on_table: OnTable, *, now: float) -> dict[str, int]:
+    """Copy every table of a file, to which nobody writes meanwhile, into the database at an address; return how many rows each has.
+
+    `log` is run with it.
+
+    Raises:
+        StoreRefusedError: a worker of the file is live, or the database is not empty, or has not got all rows.
+    """
+    address = address_of(url)
+    read_only = f"{path.absolute().as_uri()}?mode=ro"
+    with FileLock(str(path)).held(), closing(sqlite3.connect(read_only, uri=True)) as source:
+        source.execute("BEGIN")
+        _refuse_live(source, path, now)
+        try:
+            with Server(address).connect() as link:
+                return _copied(source, link, address, log, on_table)
+        except (psycopg.Error, OSError) as error:
+            raise error_of(error, address) from error
 
 
 def _refuse_live(db: sqlite3.Connection, path: Path, now: float) -> None:
@@ -57,20 +68,6 @@ def _refuse_live(db: sqlite3.Connection, path: Path, now: float) -> None:
             cause=f"{len(live)} of its workers are live: {named}",
             hint="Stop all workers first; one that died counts as live until its lease ends.",
         )
-
-
-def take_over(source: sqlite3.Connection, url: str, log: Step, on_table: OnTable) -> dict[str, int]:
-    """Copy every table into the database at an address, and compare how many rows each has; return that. `log` is run with it.
-
-    Raises:
-        StoreRefusedError: the database is not empty, or has not got all rows.
-    """
-    address = address_of(url)
-    try:
-        with Server(address).connect() as link:
-            return _copied(source, link, address, log, on_table)
-    except (psycopg.Error, OSError) as error:
-        raise error_of(error, address) from error
 
 
 def _copied(

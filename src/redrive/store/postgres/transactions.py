@@ -11,15 +11,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Final, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from redrive.errors import StoreRefusedError
+from redrive.store.connections import refuse_unusable
 from redrive.store.postgres.connection import Link, Server, error_of, holder_of_lock, lock_not_granted
 from redrive.store.postgres.session import SQL, Session
+from redrive.store.postgres.settle import at_once
 from redrive.store.records import Row
 
 UNPREPARED: Final = psycopg.errors.InvalidSqlStatementName
@@ -51,13 +52,11 @@ class Transactions:
         """Run work in a transaction; `is_exact` if repeating a call whose answer was lost would do its work twice."""
         return self._repeated(lambda: self._write(work, is_exact=is_exact, is_pipelined=is_pipelined))
 
-    def write_at_once(
-        self, work: Callable[[Session], Callable[[], T]], within: Callable[[], AbstractContextManager[None]]
-    ) -> T:
-        """Run work that looks at no answer and commits by itself; then call what it returned. Errors are raised inside `within`."""
+    def write_at_once(self, work: Callable[[Session], Callable[[], T]]) -> T:
+        """Run work that looks at no answer and commits by itself; then call what it returned. Raises as `at_once`."""
 
         def written() -> Callable[[], T]:
-            with within():
+            with at_once():
                 return self._write(work, is_exact=False, is_pipelined=True)
 
         return self._repeated(written)()
@@ -151,19 +150,7 @@ class Transactions:
     @contextmanager
     def mapped(self) -> Generator[None]:
         """Turn the errors of the driver into the store's."""
-        database = self._server.address.name
-        if os.getpid() != self._process:
-            raise StoreRefusedError(
-                database=database,
-                cause="it was opened before this process was forked",
-                hint="Connect after the fork.",
-            )
-        if self._is_closed:
-            raise StoreRefusedError(
-                database=database,
-                cause="the connection is closed",
-                hint="Use it inside its `with` block or before close(), or connect again.",
-            )
+        refuse_unusable(self._server.address.name, self._process, is_closed=self._is_closed)
         try:
             yield
         except (psycopg.Error, OSError, UnicodeError, OverflowError) as error:

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast, overload
 
@@ -27,6 +27,7 @@ from redrive.errors import (
     StoreUnavailableError,
 )
 from redrive.store import records
+from redrive.store.connections import refuse_unusable
 from redrive.store.maintenance import Maintenance
 from redrive.store.plan import IN_PLACE, ExchangePlan
 from redrive.store.protocol import ChangeSignal
@@ -39,13 +40,12 @@ from redrive.store.sqlite.identity import identify
 from redrive.store.sqlite.migrations import migrate, needs_migration
 from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
-from redrive.store.sqlite.snapshots import FileSnapshots, Snapshot
+from redrive.store.sqlite.snapshots import FileSnapshots
 from redrive.store.sqlite.submit import Submission
 from redrive.store.statements.text import statements_of
 from redrive.store.steps import BreakerStates
 from redrive.store.versions import Older, newest
 
-SCHEMA_VERSION: Final = newest()
 BUSY_SECONDS: Final = 30.0
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
 """Errors that a repetition does not cure."""
@@ -115,7 +115,7 @@ class SqliteStore(BreakerStates):
         self._is_wal = self._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         if not needs_migration(version, self._path, older):
             # One that is older knows no installations.
-            self._is_identified |= version < SCHEMA_VERSION
+            self._is_identified |= version < newest()
             return
         # Under the lock: SQLite does not wait for its own when two make the same file at once.
         with self._locked():
@@ -229,7 +229,7 @@ class SqliteStore(BreakerStates):
     def _insert_child(
         self, db: sqlite3.Connection, child: records.Child, now: float, parent: records.JobId
     ) -> records.JobId:
-        return Submission(db, self._pipelines).insert_child(child, now, parent).id
+        return Submission(db, self._pipelines).insert_child(child, now, parent)
 
     def reap(self, now: float) -> int:
         """See `Store.reap`."""
@@ -261,15 +261,9 @@ class SqliteStore(BreakerStates):
         """See `Store.query`."""
         return asked.decode(self.read(_SQL[asked.name], asked.parameters))
 
-    @contextmanager
-    def reading(self) -> Generator[Reader]:
+    def reading(self) -> AbstractContextManager[Reader]:
         """See `Store.reading`."""
-        with self._mapped():
-            db = self._snapshots.take()
-        try:
-            yield Snapshot(db, self._mapped)
-        finally:
-            self._snapshots.give_back(db)
+        return self._snapshots.reading(self._mapped)
 
     def _copy(self, into: sqlite3.Connection) -> None:
         with self._reading() as db:
@@ -357,8 +351,8 @@ class SqliteStore(BreakerStates):
     def _version(self, db: sqlite3.Connection) -> int:
         """Return the version of the schema; refuse a database that a newer redrive has made or changed."""
         version = cast("int", db.execute("PRAGMA user_version").fetchone()[0])
-        if version > SCHEMA_VERSION:
-            raise SchemaMismatchError(database=self._path, found=version, known=SCHEMA_VERSION)
+        if version > newest():
+            raise SchemaMismatchError(database=self._path, found=version, known=newest())
         return version
 
     @contextmanager
@@ -403,18 +397,7 @@ class SqliteStore(BreakerStates):
     @contextmanager
     def _mapped(self) -> Generator[None]:
         """Turn the errors of the driver and of the file system into the store's."""
-        if os.getpid() != self._process:
-            raise StoreRefusedError(
-                database=self._path,
-                cause="it was opened before this process was forked",
-                hint="Connect after the fork.",
-            )
-        if self._is_closed:
-            raise StoreRefusedError(
-                database=self._path,
-                cause="the connection is closed",
-                hint="Use it inside its `with` block or before close(), or connect again.",
-            )
+        refuse_unusable(self._path, self._process, is_closed=self._is_closed)
         try:
             yield
         except (sqlite3.DatabaseError, OSError) as error:

@@ -50,16 +50,16 @@ class Submission:
             return [self._insert(job, now) for job in jobs]
         return self._insert_many(jobs, now)
 
-    def insert_child(self, child: Child, now: float, parent: JobId) -> SubmittedJob:
-        """Store a job that a stage submitted."""
+    def insert_child(self, child: Child, now: float, parent: JobId) -> JobId:
+        """Store a job that a stage submitted; return its id."""
         lane = child.entry(self._known(child.pipeline)) or self.lanes(child.pipeline, child.stages)[0]
         job = msgspec.structs.replace(child.job, lane=lane, parent=parent)
         if not child.joins_run or self._duplicate(job) is not None:
-            return self._insert(job, now)
+            return self._insert(job, now).id
         run, ordinal, status = self._db.execute(_SQL["join_run"], (parent,)).fetchone() or (None, None, "")
-        made = self._insert(msgspec.structs.replace(job, run=run, ordinal=ordinal), now)
+        made = self._insert(msgspec.structs.replace(job, run=run, ordinal=ordinal), now).id
         if status in {"paused", "cancelled"}:
-            self._db.execute(_SQL["stop_child"], (made.id, status, now))
+            self._db.execute(_SQL["stop_child"], (made, status, now))
         return made
 
     def _known(self, pipeline: str) -> dict[str, tuple[LaneId, int]]:
