@@ -1,10 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Reading dead letters.
 
--- part: time_filter
--- And $7 since, $8 until.
-letter.last_failure_at >= coalesce($7::double precision, '-Infinity') AND letter.last_failure_at < coalesce($8::double precision, 'Infinity');
-
 -- name: freeze_by_group
 -- The cut-off and the counts are of one moment.
 SELECT cutoff, moves, counted FROM freeze_letters($1::text, $2::text, $3::text, $4::text, $5::text,
@@ -14,10 +10,6 @@ SELECT cutoff, moves, counted FROM freeze_letters($1::text, $2::text, $3::text, 
 -- $1: groups and states, as JSON
 WITH pairs (of_group, of_state) AS MATERIALIZED (
     SELECT (given ->> 0)::bigint, given ->> 1 FROM json_array_elements($1::json) AS list (given))
-
--- part: of_pair
-FROM dead_letters WHERE group_id = of_group AND state = of_state
-    AND (last_failure_at, id) < ($2::double precision, $3::bigint) AND last_failure_at >= $4::double precision {newest_first};
 
 -- name: letters_by_groups
 -- Only the groups with the newest letters can have one among the newest of all, so the others are left after one look.
@@ -52,5 +44,4 @@ FROM dead_letters WHERE id {in_ids} GROUP BY group_id, state;
 -- The newest letter of each group and state whose last failure lies in a span of time, read off the index alone.
 {pairs}
 SELECT of_group, last_failure_at, id FROM pairs LEFT JOIN LATERAL (
-    SELECT last_failure_at, id FROM dead_letters WHERE group_id = of_group AND state = of_state
-        AND last_failure_at >= $2::double precision AND last_failure_at < $3::double precision {newest_first} LIMIT 1) AS newest ON true;
+    SELECT last_failure_at, id {of_pair_in_span} {newest_first} LIMIT 1) AS newest ON true;

@@ -6,14 +6,6 @@
 SELECT coalesce(json_agg(json_build_array({candidate_names})), '[]')::text AS candidates, (SELECT coalesce(max(id), 0) FROM edits) AS last_edit
 FROM ({candidate}, text_of({candidate_value}) AS value;
 
--- name: count_taken
--- Runs before `take_letters`, while the letters still have their old state; the change is rolled back unless all of them are taken.
-INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
-SELECT coalesce($2::bigint, 0), group_id, coalesce(column1, state), sum(column2)
-FROM dead_letters, (VALUES (NULL, -1), ('replaying', 1)) AS change WHERE id IN (SELECT json_array_elements_text($1::json)::bigint)
-GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
-ON CONFLICT (replay_id, group_id, standing, part) DO UPDATE SET letters = letter_tallies.letters + excluded.letters;
-
 -- name: log_retry
 -- Before it is released, in the same transaction; only while the letter is in the state whose rules were looked at.
 INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change)

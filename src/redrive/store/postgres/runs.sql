@@ -45,13 +45,6 @@ WHERE (ended >= total AND driven_until <= $1::double precision AND (is_fed = 1 O
     OR (ended < total AND (status = 'running' OR (status = 'aborted' AND driven_until > 0 AND driven_until <= $1::double precision)))
 ORDER BY id;
 
--- name: cancel_run
--- From an ordinal on, so that what has ended is not read again at every step.
-UPDATE jobs SET status = 'cancelled', finished_at = $1::double precision, waiting = NULL WHERE id = ANY (ARRAY(
-    SELECT id FROM jobs WHERE run_id = $2::bigint AND ordinal >= $4::bigint AND status = 'queued' ORDER BY ordinal LIMIT $3::bigint
-    FOR UPDATE)) AND status = 'queued'
-RETURNING ordinal;
-
 -- name: run_log
 -- The attempts of a run's jobs after a place, in the order in which they ended, each with the payload of its job; no further than
 -- everything is visible.

@@ -47,8 +47,7 @@ WITH taken AS MATERIALIZED (
             ORDER BY lane_key, run_at, jobs.id LIMIT room FOR UPDATE SKIP LOCKED) AS due
         LIMIT room) AS ready
     LIMIT $9)
-UPDATE jobs SET status = 'processing', lease_token = $1, worker_id = $2, dispatch = dispatch + 1, waiting = NULL,
-    started_at = coalesce(started_at, $3), last_attempt_at = $3
+{leased}
 FROM taken WHERE jobs.id = taken.id
 RETURNING {claimed_columns};
 
@@ -59,14 +58,12 @@ WITH taken AS MATERIALIZED (
         SELECT jobs.id FROM jobs WHERE lane_id = $4 AND lane_key = $6 AND status = 'queued' AND priority = level AND run_at <= $3
         ORDER BY run_at, jobs.id LIMIT $5 FOR UPDATE SKIP LOCKED) AS due
     LIMIT $5)
-UPDATE jobs SET status = 'processing', lease_token = $1, worker_id = $2, dispatch = dispatch + 1, waiting = NULL,
-    started_at = coalesce(started_at, $3), last_attempt_at = $3
+{leased}
 FROM taken WHERE jobs.id = taken.id
 RETURNING {claimed_columns};
 
 -- name: claim_job
-UPDATE jobs SET status = 'processing', lease_token = $1, worker_id = $2, dispatch = dispatch + 1, waiting = NULL,
-    started_at = coalesce(started_at, $3), last_attempt_at = $3
+{leased}
 WHERE id = $5 AND lane_id = $4 AND status = 'queued' AND run_at <= $3
 RETURNING {claimed_columns};
 
@@ -144,19 +141,6 @@ SELECT lane,
                 ORDER BY run_at LIMIT 1) AS first) END)
         FROM found WHERE lane_key IS NOT NULL) END
 FROM (SELECT json_array_elements_text($1::json)::bigint AS lane) AS given;
-
--- name: keys_of_lane
--- Keys of a lane after one, in order, and whether each has a due job; by skipping from key to key.
-WITH RECURSIVE found (lane_key, place) AS (
-    SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = $1 AND status = 'queued' AND jobs.lane_key > $2 ORDER BY jobs.lane_key LIMIT 1), 1
-    UNION ALL
-    SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = $1 AND status = 'queued' AND jobs.lane_key > found.lane_key ORDER BY jobs.lane_key LIMIT 1), place + 1
-    FROM found WHERE found.lane_key IS NOT NULL AND place < $4)
-SELECT lane_key, EXISTS (
-    SELECT 1 FROM generate_series(0, 9) AS level WHERE EXISTS (
-        SELECT 1 FROM jobs WHERE lane_id = $1 AND jobs.lane_key = found.lane_key AND status = 'queued' AND priority = level
-        AND run_at <= $3)) AS is_due
-FROM found WHERE lane_key IS NOT NULL;
 
 -- name: put_keys
 -- Only while the lane is keyed by what these keys are for.

@@ -27,8 +27,7 @@ GROUP BY lane_id, status HAVING sum(jobs - pruned) > 0;
 SELECT lanes.pipeline, lanes.stage, status, count(*) AS jobs FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lane_id, status;
 
 -- name: events
-SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, ended_at AS at, decision
-FROM attempts JOIN lanes ON lanes.id = lane_id
+{event}
 WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline = ?3) ORDER BY seq LIMIT ?4;
 
 -- name: last_event

@@ -1,10 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Reading dead letters.
 
--- part: time_filter
--- And ?7 since, ?8 until.
-letter.last_failure_at >= coalesce(?7, -1e300) AND letter.last_failure_at < coalesce(?8, 1e300);
-
 -- name: freeze_by_group
 -- The cut-off and the counts are of one moment, because it is one statement.
 SELECT (SELECT coalesce(max(id), 0) FROM dead_letters) AS cutoff, (SELECT last FROM letter_moves) AS moves, (
@@ -25,19 +21,13 @@ WITH pairs (of_group, of_state) AS MATERIALIZED (
 {pairs},
 heads (of_group, of_state, head_at, head) AS MATERIALIZED (
     SELECT of_group, of_state,
-        (SELECT last_failure_at FROM dead_letters WHERE group_id = of_group AND state = of_state
-            AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4 ORDER BY last_failure_at DESC, id DESC LIMIT 1),
-        (SELECT id FROM dead_letters WHERE group_id = of_group AND state = of_state
-            AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4 ORDER BY last_failure_at DESC, id DESC LIMIT 1)
+        (SELECT last_failure_at {of_pair} LIMIT 1),
+        (SELECT id {of_pair} LIMIT 1)
     FROM pairs),
 newest (of_group, of_state, end_at, end_id) AS MATERIALIZED (
     SELECT of_group, of_state,
-        (SELECT last_failure_at FROM dead_letters WHERE group_id = of_group AND state = of_state
-            AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
-            ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5 - 1),
-        (SELECT id FROM dead_letters WHERE group_id = of_group AND state = of_state
-            AND (last_failure_at, id) < (?2, ?3) AND last_failure_at >= ?4
-            ORDER BY last_failure_at DESC, id DESC LIMIT 1 OFFSET ?5 - 1)
+        (SELECT last_failure_at {of_pair} LIMIT 1 OFFSET ?5 - 1),
+        (SELECT id {of_pair} LIMIT 1 OFFSET ?5 - 1)
     FROM (SELECT of_group, of_state FROM heads WHERE head IS NOT NULL ORDER BY head_at DESC, head DESC LIMIT ?5))
 SELECT last_failure_at, id FROM newest CROSS JOIN dead_letters
 WHERE group_id = of_group AND state = of_state AND (last_failure_at, id) < (?2, ?3)
@@ -60,8 +50,6 @@ FROM dead_letters WHERE id {in_ids} GROUP BY group_id, state;
 -- The newest letter of each group and state whose last failure lies in a span of time, read off the index alone.
 {pairs}
 SELECT of_group,
-    (SELECT last_failure_at FROM dead_letters WHERE group_id = of_group AND state = of_state
-        AND last_failure_at >= ?2 AND last_failure_at < ?3 ORDER BY last_failure_at DESC, id DESC LIMIT 1) AS last_failure_at,
-    (SELECT id FROM dead_letters WHERE group_id = of_group AND state = of_state
-        AND last_failure_at >= ?2 AND last_failure_at < ?3 ORDER BY last_failure_at DESC, id DESC LIMIT 1) AS id
+    (SELECT last_failure_at {of_pair_in_span} {newest_first} LIMIT 1) AS last_failure_at,
+    (SELECT id {of_pair_in_span} {newest_first} LIMIT 1) AS id
 FROM pairs;

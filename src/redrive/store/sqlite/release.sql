@@ -6,14 +6,6 @@
 SELECT json_group_array(json_array({candidate_names})) AS candidates, (SELECT coalesce(max(id), 0) FROM edits) AS last_edit
 FROM ({candidate}, CAST({candidate_value} AS TEXT) AS value;
 
--- name: count_taken
--- Runs before `take_letters`, while the letters still have their old state; the change is rolled back unless all of them are taken.
-INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
-SELECT coalesce(?2, 0), group_id, coalesce(column1, state), taken * column2
-FROM (SELECT group_id, state, count(*) AS taken FROM dead_letters WHERE id IN (SELECT value FROM json_each(?1)) GROUP BY 1, 2),
-    (VALUES (NULL, -1), ('replaying', 1)) WHERE true
-ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
-
 -- name: log_retry
 -- Before it is released, in the same transaction; only while the letter is in the state whose rules were looked at.
 INSERT INTO operations (at, actor, verb, subject_kind, subject_id, reason, letters, change)

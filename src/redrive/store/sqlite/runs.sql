@@ -41,12 +41,6 @@ WHERE (ended >= total AND driven_until <= ?1 AND (is_fed OR status IN ('cancelle
     OR (ended < total AND (status = 'running' OR (status = 'aborted' AND driven_until > 0 AND driven_until <= ?1)))
 ORDER BY id;
 
--- name: cancel_run
--- From an ordinal on, so that what has ended is not read again at every step.
-UPDATE jobs SET status = 'cancelled', finished_at = ?1, waiting = NULL WHERE id IN (
-    SELECT id FROM jobs INDEXED BY jobs_of_run WHERE run_id = ?2 AND ordinal >= ?4 AND status = 'queued' ORDER BY ordinal LIMIT ?3)
-RETURNING ordinal;
-
 -- name: run_log
 -- The attempts of a run's jobs after a place, in the order in which they ended, each with the payload of its job.
 SELECT seq, attempts.started_at, ended_at, stage, attempts.attempt, outcome, code, http_status, notes,

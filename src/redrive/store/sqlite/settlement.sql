@@ -20,7 +20,7 @@ SELECT replay, group_id, column1, ended * column2
 FROM (SELECT coalesce(replay_id, 0) AS replay, group_id, count(*) AS ended
     FROM (VALUES {rows}) AS v JOIN dead_letters ON job_id = v.column1 WHERE state = 'replaying' GROUP BY 1, 2),
     (VALUES ('replaying', -1), ('completed', 1)) WHERE true
-ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
+{add_letters};
 
 -- name: close_recovered
 -- What the trigger on jobs would do one by one, at more than twice the cost.

@@ -4,10 +4,6 @@
 -- name: lease_time
 SELECT ?1;
 
--- part: leased
-UPDATE jobs SET status = 'processing', lease_token = ?1, worker_id = ?2, dispatch = dispatch + 1, waiting = NULL,
-    started_at = coalesce(started_at, ?3), last_attempt_at = ?3
-
 -- each priority: due_jobs
 SELECT id FROM (SELECT id FROM jobs WHERE lane_id = ?4 AND lane_key IS NULL AND status = 'queued' AND priority = {priority} AND run_at <= ?3
     ORDER BY run_at, id LIMIT ?5)
@@ -96,19 +92,6 @@ SELECT lane.value,
                 AND priority = column1)) FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9))) END)
         FROM found WHERE lane_key IS NOT NULL) END
 FROM json_each(?) AS lane;
-
--- name: keys_of_lane
--- Keys of a lane after one, in order, and whether each has a due job; by skipping from key to key.
-WITH RECURSIVE found (lane_key, place) AS (
-    SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND jobs.lane_key > ?2 ORDER BY jobs.lane_key LIMIT 1), 1
-    UNION ALL
-    SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = ?1 AND status = 'queued' AND jobs.lane_key > found.lane_key ORDER BY jobs.lane_key LIMIT 1), place + 1
-    FROM found WHERE found.lane_key IS NOT NULL AND place < ?4)
-SELECT lane_key, EXISTS (
-    SELECT 1 FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) WHERE EXISTS (
-        SELECT 1 FROM jobs WHERE lane_id = ?1 AND jobs.lane_key = found.lane_key AND status = 'queued' AND priority = column1
-        AND run_at <= ?3)) AS is_due
-FROM found WHERE lane_key IS NOT NULL;
 
 -- name: put_keys
 -- Only while the lane is keyed by what these keys are for. With a plus in front of a column its index is not used: the jobs are found

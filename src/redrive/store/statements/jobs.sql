@@ -149,14 +149,16 @@ ORDER BY jobs.id DESC LIMIT $7;
 -- name: children
 SELECT id FROM jobs /* INDEXED BY jobs_children */ WHERE parent_id = $1 ORDER BY id;
 
--- name: latest_events
+-- part: event
 SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, ended_at AS at, decision
 FROM attempts JOIN lanes ON lanes.id = lane_id
+
+-- name: latest_events
+{event}
 WHERE ($1::text IS NULL OR lanes.pipeline = $1) ORDER BY seq DESC LIMIT $2;
 
 -- name: events_of_job
-SELECT seq, job_id AS job, dispatch, lanes.pipeline, lanes.stage, round, attempt, outcome, code, ended_at AS at, decision
-FROM attempts JOIN lanes ON lanes.id = lane_id
+{event}
 WHERE job_id = $1 AND seq > $2 ORDER BY dispatch DESC LIMIT $3;
 
 -- name: transitions_of_job

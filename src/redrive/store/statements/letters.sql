@@ -25,6 +25,10 @@ letter.state {in_filter_states} AND ($9::text IS NULL OR letter.owner = $9::text
     AND ($13::text IS NULL OR letter.assignee = $13::text) AND ($14::bigint IS NULL OR letter.run_id = $14::bigint)
     AND letter.group_id = ANY (ARRAY({filtered_groups}));
 
+-- part: time_filter
+-- And $7 since, $8 until.
+letter.last_failure_at >= coalesce($7::double precision, -1e300) AND letter.last_failure_at < coalesce($8::double precision, 1e300);
+
 -- part: filtered_groups
 SELECT letter_groups.id FROM letter_groups JOIN lanes ON lanes.id = letter_groups.lane_id WHERE {group_filter};
 
@@ -112,6 +116,14 @@ ORDER BY last_failure_at DESC, id DESC;
 SELECT last_failure_at, id FROM dead_letters
 WHERE (last_failure_at, id) < ($1::double precision, $2::bigint) AND last_failure_at >= $3::double precision
 {newest_first} LIMIT $4::bigint;
+
+-- part: of_pair
+FROM dead_letters WHERE group_id = of_group AND state = of_state
+    AND (last_failure_at, id) < ($2::double precision, $3::bigint) AND last_failure_at >= $4::double precision {newest_first};
+
+-- part: of_pair_in_span
+FROM dead_letters /* INDEXED BY dead_letters_group */ WHERE group_id = of_group AND state = of_state
+    AND last_failure_at >= $2::double precision AND last_failure_at < $3::double precision;
 
 -- part: floor
 AND (last_failure_at, id) < ($2::double precision, $3::bigint) AND last_failure_at >= $4::double precision
@@ -201,10 +213,7 @@ GROUP BY group_id;
 -- name: count_in_span
 -- The letters of each group and state whose last failure lies in a span of time, counted in the index alone.
 {pairs}
-SELECT of_group AS "group", of_state AS state, (SELECT count(*) FROM dead_letters /* INDEXED BY dead_letters_group */
-    WHERE group_id = of_group AND state = of_state
-    AND last_failure_at >= $2::double precision AND last_failure_at < $3::double precision) AS letters
-FROM pairs;
+SELECT of_group AS "group", of_state AS state, (SELECT count(*) {of_pair_in_span}) AS letters FROM pairs;
 
 -- name: group_trend
 SELECT group_id, hour, sum(letters)::bigint AS letters FROM letter_trend WHERE group_id {in_ids} AND hour > $2::bigint

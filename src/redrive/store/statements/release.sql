@@ -4,6 +4,14 @@
 -- name: edited_value
 SELECT after FROM edits WHERE id = $1;
 
+-- name: count_taken
+-- Runs before `take_letters`, while the letters still have their old state; the change is rolled back unless all of them are taken.
+INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
+SELECT coalesce($2::bigint, 0), group_id, coalesce(column1, state), sum(taken * column2)
+FROM (SELECT group_id, state, count(*) AS taken FROM dead_letters WHERE id {in_ids} GROUP BY 1, 2) AS found
+    CROSS JOIN (VALUES (NULL, -1), ('replaying', 1)) AS change
+GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 {add_letters};
+
 -- name: take_letters
 -- A letter that was edited since it was read is not taken: it would start with the old value.
 UPDATE dead_letters SET state = 'replaying', counted = counted + 1

@@ -95,6 +95,15 @@ WHERE id = $3::bigint AND ended_at IS NULL AND (driver IS NOT DISTINCT FROM $1::
 UPDATE dead_letters AS letter /* NOT INDEXED */ SET replay_id = $17::bigint, counted = counted + 1
 WHERE replay_id IS NULL AND {window} AND freed <= $18::bigint AND moved <= $19::bigint;
 
+-- name: count_marked
+-- A window is marked once, so that its marked letters were marked just now.
+INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
+SELECT column1, group_id, state, marked * column2
+FROM (SELECT group_id, state, count(*) AS marked FROM dead_letters
+        WHERE id > $2::bigint AND id <= $3::bigint AND replay_id = $1::bigint GROUP BY 1, 2) AS found
+    CROSS JOIN (VALUES (0, -1), ($1::bigint, 1)) AS side
+ORDER BY 1, 2, 3 {add_letters};
+
 -- name: set_marked_to
 UPDATE replays SET marked_to = $1::bigint, status = CASE WHEN $1::bigint >= cutoff THEN 'running' ELSE status END
 WHERE id = $2::bigint AND driver = $3::text AND status = 'marking' AND marked_to = $4::bigint;
@@ -119,6 +128,15 @@ WHERE id = $3::bigint AND status IN ('paused', 'stopped');
 
 -- name: cancel_replay
 UPDATE replays SET status = 'cancelling', why = $1::text WHERE id = $2::bigint AND ended_at IS NULL AND status <> 'cancelling';
+
+-- part: marked_letters
+SELECT id FROM dead_letters /* INDEXED BY dead_letters_taken */
+    WHERE replay_id = $1::bigint AND verdict IS NULL AND state <> 'replaying' ORDER BY id LIMIT $2::bigint;
+
+-- name: unmark_letters
+UPDATE dead_letters /* NOT INDEXED */ SET replay_id = NULL, freed = (SELECT last FROM letter_moves)
+WHERE id = ANY (ARRAY({marked_letters})) AND replay_id = $1::bigint AND verdict IS NULL AND state <> 'replaying'
+RETURNING id;
 
 -- name: end_cancelled
 UPDATE replays SET status = 'cancelled', ended_at = $1::double precision WHERE id = $2::bigint AND status = 'cancelling' AND NOT EXISTS (

@@ -77,6 +77,16 @@ UPDATE jobs SET status = CASE $2::text WHEN 'cancelled' THEN 'cancelled' ELSE st
     run_at = run_at + CASE $2::text WHEN 'paused' THEN 1e12 ELSE 0 END, waiting = CASE $2::text WHEN 'paused' THEN 'paused' END
 WHERE id = $1::bigint;
 
+-- part: items_to_cancel
+SELECT id FROM jobs /* INDEXED BY jobs_of_run */ WHERE run_id = $2::bigint AND ordinal >= $4::bigint AND status = 'queued'
+    ORDER BY ordinal LIMIT $3::bigint FOR UPDATE;
+
+-- name: cancel_run
+-- From an ordinal on, so that what has ended is not read again at every step.
+UPDATE jobs /* NOT INDEXED */ SET status = 'cancelled', finished_at = $1::double precision, waiting = NULL
+WHERE id = ANY (ARRAY({items_to_cancel})) AND status = 'queued'
+RETURNING ordinal;
+
 -- name: ask_to_cancel_run
 UPDATE jobs /* INDEXED BY jobs_leased */ SET cancel_asked = 1 WHERE run_id = $1::bigint AND status = 'processing' AND cancel_asked = 0;
 

@@ -14,15 +14,15 @@ SELECT id FROM jobs WHERE worker_id = $1 AND status = 'processing' AND cancel_as
 -- name: progress
 UPDATE jobs SET progress = $1 WHERE id = $2 AND worker_id = $3 AND status = 'processing' AND dispatch = $4;
 
--- name: return_jobs
+-- part: returned
 UPDATE jobs SET status = CASE WHEN cancel_asked = 1 THEN 'cancelled' ELSE 'queued' END,
-    finished_at = CASE WHEN cancel_asked = 1 THEN last_attempt_at END, lease_token = NULL, worker_id = NULL, waiting = NULL
-WHERE worker_id = $1 AND status = 'processing';
+    finished_at = CASE WHEN cancel_asked = 1 THEN last_attempt_at END, lease_token = NULL, worker_id = NULL
+
+-- name: return_jobs
+{returned}, waiting = NULL WHERE worker_id = $1 AND status = 'processing';
 
 -- name: return_job
-UPDATE jobs SET status = CASE WHEN cancel_asked = 1 THEN 'cancelled' ELSE 'queued' END,
-    finished_at = CASE WHEN cancel_asked = 1 THEN last_attempt_at END, lease_token = NULL, worker_id = NULL, waiting = NULL
-WHERE id = $1 AND lease_token = $2 AND dispatch = $3;
+{returned}, waiting = NULL WHERE id = $1 AND lease_token = $2 AND dispatch = $3;
 
 -- name: delete_worker
 DELETE FROM workers WHERE id = $1;
@@ -37,9 +37,7 @@ SELECT id, dispatch, lane_id, round, attempt, worker_id, last_attempt_at, $1::do
 FROM jobs WHERE worker_id = $2 AND status = 'processing';
 
 -- name: return_crashed_jobs
-UPDATE jobs SET status = CASE WHEN cancel_asked = 1 THEN 'cancelled' ELSE 'queued' END,
-    finished_at = CASE WHEN cancel_asked = 1 THEN last_attempt_at END, lease_token = NULL, worker_id = NULL,
-    waiting = CASE WHEN cancel_asked = 1 THEN NULL ELSE 'crashed' END, suspect_count = suspect_count + 1
+{returned}, waiting = CASE WHEN cancel_asked = 1 THEN NULL ELSE 'crashed' END, suspect_count = suspect_count + 1
 WHERE worker_id = $1 AND status = 'processing';
 
 -- name: workers
@@ -77,18 +75,37 @@ SELECT 1 FROM workers WHERE id = $1;
 -- Among the first jobs of a lane: all of them would be too many to look at again and again.
 SELECT NOT EXISTS (SELECT 1 FROM (SELECT waiting FROM jobs WHERE lane_id = $1 AND status = 'queued' LIMIT 1000) AS first WHERE waiting IS DISTINCT FROM 'hold');
 
--- name: jobs_without_key
--- Jobs of a lane that have no key yet: the ones that are due first, or last; small values are read with them.
+-- part: leased
+-- What is claimed: $1 lease_token, $2 worker_id, $3 now.
+UPDATE jobs SET status = 'processing', lease_token = $1, worker_id = $2, dispatch = dispatch + 1, waiting = NULL,
+    started_at = coalesce(started_at, $3), last_attempt_at = $3
+
+-- name: keys_of_lane
+-- Keys of a lane after one, in order, and whether each has a due job; by skipping from key to key.
+WITH RECURSIVE found (lane_key, place) AS (
+    SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = $1 AND status = 'queued' AND jobs.lane_key > $2 ORDER BY jobs.lane_key LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT jobs.lane_key FROM jobs WHERE lane_id = $1 AND status = 'queued' AND jobs.lane_key > found.lane_key ORDER BY jobs.lane_key LIMIT 1), place + 1
+    FROM found WHERE found.lane_key IS NOT NULL AND place < $4)
+SELECT lane_key, EXISTS (
+    SELECT 1 FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) AS level WHERE EXISTS (
+        SELECT 1 FROM jobs WHERE lane_id = $1 AND jobs.lane_key = found.lane_key AND status = 'queued' AND priority = column1
+        AND run_at <= $3)) AS is_due
+FROM found WHERE lane_key IS NOT NULL;
+
+-- part: without_key
+-- Jobs of a lane that have no key yet; small values are read with them.
 SELECT jobs.id, jobs.key, owner, priority, run_id,
     stored.input
 FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
-WHERE lane_id = $1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority, run_at, id LIMIT $2;
+WHERE lane_id = $1 AND lane_key IS NULL AND status = 'queued'
+
+-- name: jobs_without_key
+-- The ones that are due first, and last.
+{without_key} ORDER BY priority, run_at, id LIMIT $2;
 
 -- name: last_jobs_without_key
-SELECT jobs.id, jobs.key, owner, priority, run_id,
-    stored.input
-FROM jobs JOIN values_of_jobs stored ON stored.job_id = jobs.id
-WHERE lane_id = $1 AND lane_key IS NULL AND status = 'queued' ORDER BY priority DESC, run_at DESC, id DESC LIMIT $2;
+{without_key} ORDER BY priority DESC, run_at DESC, id DESC LIMIT $2;
 
 -- name: keys_of_jobs
 SELECT id, lane_key FROM jobs WHERE id IN (SELECT json_array_elements_text($1::json)::bigint) AND lane_key IS NOT NULL;
@@ -147,11 +164,14 @@ UPDATE breakers SET state = $1 WHERE name = $2 AND state = $3;
 -- name: add_breaker_change
 INSERT INTO breaker_changes (at, breaker, before, after, cause, code, actor, reason) VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 
+-- part: changes
+SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_changes
+
 -- name: breaker_change
-SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_changes WHERE id = $1;
+{changes} WHERE id = $1;
 
 -- name: breaker_changes
-SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_changes
+{changes}
 WHERE id > $1 AND ($2::text IS NULL OR EXISTS (
     SELECT 1 FROM lane_breakers JOIN lanes ON lanes.id = lane_id WHERE pipeline = $2
     AND (lane_breakers.breaker = breaker_changes.breaker
@@ -159,7 +179,7 @@ WHERE id > $1 AND ($2::text IS NULL OR EXISTS (
 ORDER BY id LIMIT $3;
 
 -- name: latest_breaker_changes
-SELECT id, at, breaker, before, after, cause, code, actor, reason FROM breaker_changes
+{changes}
 WHERE $1::text IS NULL OR EXISTS (
     SELECT 1 FROM lane_breakers JOIN lanes ON lanes.id = lane_id WHERE pipeline = $1
     AND (lane_breakers.breaker = breaker_changes.breaker
