@@ -171,9 +171,7 @@ class ExchangePlan(Generic[Db]):
         cancel = msgspec.json.decode(cancelled, type=tuple[JobId, ...])
         in_place.mark_cancelled(cancel)
         claimed = in_order(self._want, (*in_place.taken.values(), *jobs))
-        return Exchange(
-            lost=(), broken=(), why=self._why, claimed=claimed, swapped=tuple(swapped), cancel=cancel
-        )
+        return Exchange(why=self._why, claimed=claimed, swapped=tuple(swapped), cancel=cancel)
 
     def report_children(self, answer: Exchange) -> None:
         """Give the children their ids; once it is committed, because a transaction that is rolled back has stored none of them."""

@@ -209,11 +209,11 @@ class StateChange(NamedTuple):
 class Exchange(Struct, frozen=True, kw_only=True):
     """The result of one commit: settlements that were refused or could not be stored, and the jobs claimed next."""
 
-    lost: tuple[JobId, ...]
+    lost: tuple[JobId, ...] = ()
     """Their lease belongs to another worker by now."""
-    broken: tuple[JobId, ...]
+    broken: tuple[JobId, ...] = ()
     """The store could not take their row; they still belong to the worker."""
-    claimed: tuple[ClaimedJob, ...]
+    claimed: tuple[ClaimedJob, ...] = ()
     why: dict[JobId, ConfigurationError] = {}
     """Why some of the broken ones could not be stored, where the application can do something about it."""
     is_known: bool = True
@@ -242,6 +242,10 @@ class Renewal(Struct, frozen=True):
     """Jobs leased to this worker that somebody asked to cancel."""
 
 
+class DoesNotFitError(Exception):
+    """A step touched other rows than it should have."""
+
+
 class Step(Struct, frozen=True):
     """One named statement of a change; with `rows`, the whole change is rolled back unless it touches exactly so many."""
 
@@ -252,6 +256,12 @@ class Step(Struct, frozen=True):
     def decode(self, rows: list[Row]) -> list[Any]:
         """Return its rows as what the statement was declared to return; as they are without a declaration."""
         return rows
+
+    def answer(self, rows: list[Row], touched: int) -> list[Any]:
+        """Return its rows, decoded; raises DoesNotFitError if it has touched another number of rows than it must."""
+        if self.rows not in {None, touched}:
+            raise DoesNotFitError
+        return self.decode(rows)
 
 
 class Call(Step, Generic[R_co], frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, suppress
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, cast, overload
 
-import msgspec
 from psycopg.errors import InsufficientPrivilege
 
 from redrive.errors import SchemaMismatchError, StoreDamagedError, StoreRefusedError
@@ -38,6 +37,7 @@ from redrive.store.records import (
     Call,
     Child,
     ClaimRequest,
+    DoesNotFitError,
     Exchange,
     JobId,
     LaneId,
@@ -75,7 +75,6 @@ class PostgresStore(BreakerStates):
         self._snapshots = ServerSnapshots(self._server)
         self.maintenance = Maintenance(self)
         """See `Store.maintenance`."""
-        self._has_own_clock = clock == "server"
         self._pipelines: dict[LaneId, str] = {}
         self._installation: Row = ()
         self._installation_id = cache(lambda: str(self._transactions.query("identity")[0][0]))
@@ -127,8 +126,7 @@ class PostgresStore(BreakerStates):
 
     def start_worker(self, worker: str, now: float, lease: float, about: WorkerFacts = _NO_FACTS) -> None:
         """See `Store.start_worker`. The lease ends by the clock of the server."""
-        pipelines = msgspec.json.encode(about.pipelines).decode()
-        facts = (about.host, about.process, pipelines, about.concurrency)
+        facts = (about.host, about.process, json_list(about.pipelines), about.concurrency)
 
         def work(db: Session) -> None:
             at = self._now(db, now)
@@ -180,7 +178,7 @@ class PostgresStore(BreakerStates):
     ) -> Exchange:
         """See `Store.exchange`."""
         if not (done or breakers) and not self._is_worth_a_commit(worker, want, now, token):
-            return Exchange(lost=(), broken=(), claimed=())
+            return Exchange()
         call = ExchangeCall(worker, done, want, now=now, token=token, breakers=breakers)
         try:
             answer = self._commit(call)
@@ -222,7 +220,7 @@ class PostgresStore(BreakerStates):
             return returned
 
         # Most of the time nobody has died, and looking is no change.
-        at = now if not self._has_own_clock else cast("float", self._transactions.query("clock")[0][0])
+        (at,) = self._transactions.query("lease_time", now)[0]
         return self._transactions.write(work) if self._transactions.query("has_dead_workers", at)[0][0] else 0
 
     def upcoming(self, lanes: Sequence[LaneId]) -> UpcomingWork:
@@ -257,7 +255,7 @@ class PostgresStore(BreakerStates):
 
         try:
             return self._transactions.write(work, is_exact=True)
-        except _DoesNotFitError:
+        except DoesNotFitError:
             return None
 
     def change_counter(self) -> object:
@@ -285,7 +283,7 @@ class PostgresStore(BreakerStates):
 
     def _now(self, db: Session, now: float) -> float:
         """Return the time that decides about leases."""
-        return cast("float", _row(db, "clock")[0]) if self._has_own_clock else now
+        return cast("float", _row(db, "lease_time", now)[0])
 
     def _identity(self, db: Session) -> Row:
         """Return the id and the place of the database; refuse one that a newer redrive has changed."""
@@ -317,17 +315,10 @@ def _at(url: str, ask: Callable[[Link, Address], R]) -> R:
         transactions.close()
 
 
-class _DoesNotFitError(Exception):
-    """A step touched other rows than it should have."""
-
-
 def _applied(db: Session, step: Step) -> list[Any]:
     cursor = db.execute(step.name, step.parameters)
     db.sync()
-    rows = cursor.fetchall() if cursor.description else []
-    if step.rows is not None and step.rows != cursor.rowcount:
-        raise _DoesNotFitError
-    return step.decode(rows)
+    return step.answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
 
 def _fold_counters(db: Session) -> None:

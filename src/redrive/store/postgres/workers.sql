@@ -1,9 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Workers and their leases: heartbeats, claiming, returning jobs, what is due; lanes and breakers.
 
--- name: clock
-SELECT extract(epoch FROM clock_timestamp())::double precision;
-
 -- name: lease_time
 -- `redrive.clock` is set by tests in virtual time.
 SELECT CASE WHEN current_setting('redrive.clock', true) = 'caller' THEN $1::double precision

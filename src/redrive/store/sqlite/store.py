@@ -158,8 +158,7 @@ class SqliteStore(BreakerStates):
         self, worker: str, now: float, lease: float, about: records.WorkerFacts = _NO_FACTS
     ) -> None:
         """See `Store.start_worker`."""
-        pipelines = msgspec.json.encode(about.pipelines).decode()
-        facts = (about.host, about.process, pipelines, about.concurrency)
+        facts = (about.host, about.process, records.json_list(about.pipelines), about.concurrency)
         with self._writing() as db:
             db.execute(_SQL["start_worker"], (worker, *facts, now, now + lease))
             self._files = identity(self._path)
@@ -196,7 +195,7 @@ class SqliteStore(BreakerStates):
     ) -> records.Exchange:
         """See `Store.exchange`."""
         if not (done or breakers) and not self._is_worth_a_commit(worker, want, now, token):
-            return records.Exchange(lost=(), broken=(), claimed=())
+            return records.Exchange()
         plan = ExchangePlan[sqlite3.Connection](worker, done, want, now=now, token=token, breakers=breakers)
         try:
             answer = self._carry_out(plan, is_at_once=True)
@@ -276,7 +275,7 @@ class SqliteStore(BreakerStates):
     def apply(self, *steps: records.Step) -> list[list[Any]] | None:
         """See `Store.apply`. Erased values are gone from all files of the database when it returns."""
         rows: list[list[Any]] | None = None
-        with suppress(_DoesNotFitError), self._writing() as db:
+        with suppress(records.DoesNotFitError), self._writing() as db:
             rows = [_applied(db, step) for step in steps]
         names = {step.name for step in steps}
         if "erase_job" in names:
@@ -420,13 +419,7 @@ class SqliteStore(BreakerStates):
         )
 
 
-class _DoesNotFitError(Exception):
-    """A step touched other rows than it should have."""
-
-
 def _applied(db: sqlite3.Connection, step: records.Step) -> list[Any]:
     cursor = db.execute(_SQL[step.name], step.parameters)
-    rows = cursor.fetchall()
-    if step.rows is not None and step.rows != cursor.rowcount:
-        raise _DoesNotFitError
-    return step.decode(rows)
+    # How many rows were touched is known when all are fetched.
+    return step.answer(cursor.fetchall(), cursor.rowcount)

@@ -69,7 +69,7 @@ class Statement(Generic[P, R]):
             given: list[Any] = [row[0] for row in rows]
         else:
             given = [self._members_of(row) for row in rows] if is_dataclass(self.row) else rows
-        found: list[R] = msgspec.convert(given, self._rows, strict=False)
+        found: list[R] = msgspec.convert(given, GenericAlias(list, self.row), strict=False)
         return found
 
     def _members_of(self, row: Row) -> dict[str, object]:
@@ -104,10 +104,6 @@ class Statement(Generic[P, R]):
             for name, kind in kinds.items()
             if (get_origin(kind) or kind) not in _STORED
         ]
-
-    @cached_property
-    def _rows(self) -> Any:
-        return GenericAlias(list, self.row)
 
 
 def _without_none(declared: Any) -> Any:
