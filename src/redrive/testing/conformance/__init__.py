@@ -16,18 +16,16 @@ from __future__ import annotations
 
 from redrive.testing.conformance.claims import ClaimTests
 from redrive.testing.conformance.dependencies import DependencyTests
-from redrive.testing.conformance.driven_replays import DrivenReplayTests
 from redrive.testing.conformance.histories import HistoryTests
 from redrive.testing.conformance.leases import LeaseTests
 from redrive.testing.conformance.letters import LetterTests
 from redrive.testing.conformance.moments import MomentTests
 from redrive.testing.conformance.named_statements import StatementTests
-from redrive.testing.conformance.replays import ReplayTests
+from redrive.testing.conformance.replays import DrivenReplayTests, ReplayTests
 from redrive.testing.conformance.runs import RunTests
 from redrive.testing.conformance.settlements import SettlementTests
 from redrive.testing.conformance.side_effects import SideEffectTests
 from redrive.testing.conformance.submissions import SubmissionTests
-from redrive.testing.conformance.transfers import TransferTests
 from redrive.testing.conformance.uniform_batches import UniformBatchTests
 from redrive.testing.conformance.upkeep import UpkeepTests
 
@@ -48,7 +46,6 @@ class StoreConformance(
     LetterTests,
     DependencyTests,
     UpkeepTests,
-    TransferTests,
     DrivenReplayTests,
     HistoryTests,
 ):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dead letters in use: every filter finds, counts and lists the same ones, and what people decide about them is kept.
+"""Dead letters in use: every filter finds, counts and lists the same ones, what people decide about them is kept, and exports too.
 
 What a decision means is up to the lifecycle; here the store is asked the same thing in several ways.
 """
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from redrive.engine.replay.filter import LetterFilter
@@ -36,8 +37,14 @@ def found(store: Store, **which: object) -> list[int]:
     return ids
 
 
+def from_elsewhere(lines: list[bytes]) -> list[bytes]:
+    """Return lines of an export as another installation would have written them."""
+    read = [msgspec.json.decode(line) for line in lines]
+    return [msgspec.json.encode({**line, "origin": "0" * len(line["origin"])}) for line in read]
+
+
 class LetterTests(ShopTests):
-    """Filters, groups, triage and edits."""
+    """Filters, groups, triage, edits, exports and imports."""
 
     def test_every_filter_finds_counts_and_groups_the_same_letters(
         self, store: Store, shop: ShopScene
@@ -154,3 +161,35 @@ class LetterTests(ShopTests):
         shop.work()
 
         agree([shop.rd.job(job).result(0) for job in (1, 2, 3)], ["new", LARGE, LARGE])
+
+    def test_exported_letters_are_imported_once_and_replayed(self, shop: ShopScene) -> None:
+        """With their edits and large values; those that are here already are left out."""
+        shop.fail("a", LARGE)
+        shop.rd.letters.edit(1, value=b'"edited"', **BY)
+        shop.rd.letters.note(shop.rd.letters.choose(ids=(1,)), text="look", **BY)
+        lines = list(shop.rd.letters.export(with_values=True, **BY))
+        agree(shop.rd.letters.import_(lines, **BY).known, 2)
+
+        imported = [shop.rd.letters.import_(from_elsewhere(lines), **BY) for _ in range(2)]
+
+        agree([(each.made, each.known, len(each.refused)) for each in imported], [(2, 0, 0), (0, 2, 0)])
+        origin = shop.rd.jobs.show(3).origin
+        agree(origin is not None and (origin.job, len(origin.attempts)), (1, 2))
+        shop.is_broken = False
+        shop.rd.replays.start(ids=(3, 4), **BY)
+        shop.work()
+        agree([shop.rd.job(job).result(0) for job in (3, 4)], ["edited", LARGE])
+
+    def test_a_letter_without_values_is_given_some(self, shop: ShopScene) -> None:
+        """Small ones into the job's row, large ones beside it."""
+        shop.fail("a", "b")
+        shop.rd.letters.import_(from_elsewhere(list(shop.rd.letters.export(**BY))), **BY)
+
+        shop.rd.letters.edit(3, value=b'"new"', **BY)
+        shop.rd.letters.edit(3, part="payload", value=b'"older"', **BY)
+        shop.rd.letters.edit(4, value=msgspec.json.encode(LARGE), **BY)
+        shop.is_broken = False
+        shop.rd.replays.start(ids=(3, 4), **BY)
+        shop.work()
+
+        agree([shop.rd.job(job).result(0) for job in (3, 4)], ["new", LARGE])

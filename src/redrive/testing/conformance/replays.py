@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way back of failed jobs: a letter and its job move together, once, and the end of the job closes the letter.
 
-How a replay goes about it is the matter of the engine; here is what a store must hold whoever asks.
+How a replay goes about it is the matter of the engine; here is what a store must hold whoever asks, and replays in use: from the
+start to the note that closes one, with everything that stops one or is skipped on the way.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from redrive.engine.replay.driver import mark_steps
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import counts_of
 from redrive.engine.replay.release import batch_of, release_steps
+from redrive.errors import ReplayNotFoundError
+from redrive.ops.replay.progress import report_of
 from redrive.store.protocol import Store
-from redrive.store.records import Call, ClaimedJob, ClaimRequest, JobId, LaneId, Settlement
+from redrive.store.records import Call, ClaimedJob, ClaimRequest, JobId, LaneId, Settlement, WorkerFacts
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import release as release_sql
@@ -24,7 +27,8 @@ from redrive.store.statements import triage as triage_sql
 from redrive.store.statements import upkeep as upkeep_sql
 from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance import build
-from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
+from redrive.testing.conformance.build import LEASE, NOW, Scene, agree, holds, lanes_of
+from redrive.testing.conformance.shop import BY, ShopScene, ShopTests
 
 
 def failed(store: Store, **changes: object) -> tuple[JobId, LaneId]:
@@ -271,3 +275,59 @@ class ReplayTests(RoundTests):
         holds(marks(9, before=4))
         agree(moves("w2"), [False, False, False])
         agree(moves("w1"), [True, True, False])
+
+
+class DrivenReplayTests(ShopTests):
+    """Replays as a worker drives them."""
+
+    def test_a_replay_recovers_what_it_can_and_skips_what_it_cannot(
+        self, store: Store, shop: ShopScene
+    ) -> None:
+        """And is closed with a note."""
+        shop.fail("a", "b")
+        shop.fail("c", key="k")
+        shop.rd.jobs.erase(2, **BY)
+        shop.is_broken = False
+        shop.rd.submit(shop.pipeline, "d", key="k")
+        with pytest.raises(ReplayNotFoundError):
+            shop.rd.replays.status(9)
+
+        replay = shop.rd.replays.start(canary=(1,), **BY).id
+        shop.work()
+
+        report = report_of(store, replay, skipped_max=1)
+        agree((report.status, report.recovered, report.verified), ("done", 1, 1))
+        agree(sorted(report.skips), [("erased", 1), ("key", 1)])
+        first = {kind: letters[0][0] for kind, letters in report.first_skipped.items()}
+        agree(first, {"erased": 2, "key": 3})
+        agree(shop.rd.replays.close(replay, note="the key works", **BY).note, "the key works")
+
+    def test_a_replay_whose_failure_comes_back_stops_itself(self, shop: ShopScene) -> None:
+        """Whoever resumes it pardons what was; the rest can be cancelled."""
+        shop.fail("a", "b", "c")
+        replay = shop.rd.replays.start(canary=(1,), **BY).id
+        shop.work()
+
+        stopped = shop.rd.replays.status(replay)
+        agree((stopped.status, stopped.failed_again_same, stopped.waiting), ("stopped", 1, 2))
+        agree([(again.code, again.letters) for again in stopped.failures], [("IO_DENIED", 1)])
+        shop.rd.replays.resume(replay, **BY)
+        shop.rd.replays.pause(replay, **BY)
+        paused = shop.rd.replays.status(replay)
+        agree((paused.status, "a test" in (paused.waits_for or "")), ("paused", True))
+        agree(shop.rd.replays.cancel(replay, **BY).status, "cancelled")
+        agree([each.status for each in shop.rd.replays.list(pipeline="shop")], ["cancelled"])
+
+    def test_a_replay_that_is_under_way_reports_what_it_waits_for(
+        self, store: Store, shop: ShopScene
+    ) -> None:
+        """A paused pipeline, or jobs that are held; and how long it will take."""
+        shop.fail("a", "b")
+        replay = shop.rd.replays.start(canary=(1,), rate=1.0, **BY).id
+        store.start_worker("w9", shop.clock.wall(), LEASE, WorkerFacts(pipelines=("shop",)))
+        shop.drive(2)
+
+        agree(shop.rd.replays.status(replay).waits_for, "1 of this step to end")
+        shop.rd.pipelines.pause("shop", **BY)
+        waits_for = "somebody to resume the pipeline: redrive pipeline resume shop"
+        agree(shop.rd.replays.status(replay).waits_for, waits_for)
