@@ -50,9 +50,6 @@ UNION ALL
 SELECT lanes.pipeline, lanes.stage, status, sum(jobs - pruned) FROM tallies JOIN lanes ON lanes.id = lane_id
 GROUP BY lanes.id, status HAVING sum(jobs - pruned) > 0;
 
--- name: recount
-SELECT lanes.pipeline, lanes.stage, status, count(*) AS jobs FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lanes.id, status;
-
 -- name: events
 -- No further than everything is visible: what is committed late must not be passed over. The frontier is found first, and what is up to
 -- there read afterwards.

@@ -23,9 +23,6 @@ UNION ALL
 SELECT lanes.pipeline, lanes.stage, status, sum(jobs - pruned) FROM tallies JOIN lanes ON lanes.id = lane_id
 GROUP BY lane_id, status HAVING sum(jobs - pruned) > 0;
 
--- name: recount
-SELECT lanes.pipeline, lanes.stage, status, count(*) AS jobs FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lane_id, status;
-
 -- name: events
 {event}
 WHERE seq > ?1 AND (?2 IS NULL OR job_id = ?2) AND (?3 IS NULL OR lanes.pipeline = ?3) ORDER BY seq LIMIT ?4;

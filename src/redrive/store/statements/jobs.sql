@@ -72,6 +72,9 @@ SELECT dispatch, lanes.stage, round, attempt, outcome, burned, code, message, ht
     started_at, ended_at, config, exception
 FROM attempts JOIN lanes ON lanes.id = lane_id WHERE job_id = $1 ORDER BY dispatch;
 
+-- name: recount
+SELECT lanes.pipeline, lanes.stage, status, count(*) AS jobs FROM jobs JOIN lanes ON lanes.id = lane_id GROUP BY lanes.id, status;
+
 -- name: nearest_jobs
 SELECT id FROM jobs WHERE id BETWEEN $1 AND $2 ORDER BY id LIMIT 5;
 
