@@ -17,6 +17,7 @@ from redrive.store.protocol import Store
 from redrive.store.records import Step
 from redrive.store.sqlite.migrations import pending
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import upkeep as upkeep_sql
 from redrive.store.versions import Older, newest
 
 SERVERS: Final = ("postgresql", "postgres")
@@ -128,6 +129,6 @@ def version_of(database: Database) -> int:
         return 0
     store = SqliteStore(database, older="keep")
     try:
-        return store.maintenance.version
+        return store.query(upkeep_sql.schema_version())[0]
     finally:
         store.close()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The maintenance of a database: its version, size and file, whether it is damaged, and a copy of it.
+"""The maintenance of a database: its file, and a copy of it.
 
-Changes nothing but the file that a copy goes to. Migrating is part of opening (`location`): a store that is open has its version.
+Changes nothing but the file that a copy goes to. Its version and size, and what is damaged, are questions (`statements.upkeep`);
+migrating is part of opening (`location`).
 """
 
 from __future__ import annotations
@@ -19,35 +20,17 @@ Copy = Callable[[Path, OnPages | None], int]
 
 
 class Maintenance:
-    """What can be asked about the database of a store as a whole."""
+    """The database of a store as a whole."""
 
     def __init__(self, reader: Reader, copy: Copy | None = None) -> None:
         self._reader = reader
         self._copy = copy
 
     @property
-    def version(self) -> int:
-        """The version of the schema that the database has."""
-        return self._reader.query(upkeep_sql.schema_version())[0]
-
-    @property
-    def size(self) -> int:
-        """How many bytes it takes."""
-        return self._reader.query(upkeep_sql.database_size())[0]
-
-    @property
     def file(self) -> Path | None:
         """The file it is in; None if a server has it, or it is in memory."""
         found = self._reader.query(upkeep_sql.database_file())[0]
         return Path(found) if found else None
-
-    def damage(self) -> list[str]:
-        """Return what is damaged, as text; reads the whole database."""
-        return [found for found in self._reader.query(upkeep_sql.integrity()) if found != "ok"]
-
-    def broken_references(self) -> list[upkeep_sql.BrokenReference]:
-        """Return which tables refer to rows that are not there."""
-        return self._reader.query(upkeep_sql.broken_references())
 
     def backup(self, target: Path, on_pages: OnPages | None = None) -> int:
         """Copy the database into a new file and check the copy; return how many jobs it has. An error leaves no partial copy.

@@ -119,7 +119,7 @@ class Store(Reader, Protocol):
 
     @property
     def maintenance(self) -> Maintenance:
-        """What can be asked about the database as a whole, and a copy of it."""
+        """The file of the database, and a copy of it."""
         ...
 
     def reading(self) -> AbstractContextManager[Reader]:

@@ -44,7 +44,7 @@ class Limits:
 
 def check_file(store: Store, limits: Limits) -> Iterator[Finding]:
     """Yield the findings about the database of a store, and about its file if it has one."""
-    path, used = store.maintenance.file, store.maintenance.size
+    path, used = store.maintenance.file, store.query(upkeep_sql.database_size())[0]
     if path:
         yield from _place(path)
     yield _size(used, limits)
@@ -110,7 +110,7 @@ def _disk(path: Path, used: int, limits: Limits) -> Iterator[Finding]:
 
 
 def _schema(store: Store) -> Finding:
-    found, known = store.maintenance.version, newest()
+    found, known = store.query(upkeep_sql.schema_version())[0], newest()
     if found == known:
         return fine("schema", f"schema version {found}, as this redrive needs")
     return problem("schema", f"schema version {found}; this redrive needs {known}", "redrive migrate")

@@ -22,7 +22,7 @@ LISTED_MAX: Final = 5
 
 def check_integrity(store: Store) -> Iterator[Finding]:
     """Yield the findings of all deep checks."""
-    wrong = store.maintenance.damage()
+    wrong = [found for found in store.query(upkeep_sql.integrity()) if found != "ok"]
     if wrong:
         yield problem(
             "integrity",
@@ -31,7 +31,7 @@ def check_integrity(store: Store) -> Iterator[Finding]:
         )
     else:
         yield fine("integrity", "no page or index is damaged")
-    for table, parent, count in store.maintenance.broken_references():
+    for table, parent, count in store.query(upkeep_sql.broken_references()):
         yield problem("integrity", f"{count} rows of {table} refer to no row of {parent}", REPORT)
     with store.reading() as moment:
         # Of one moment: a job that moves between two counts would be a difference.
