@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from redrive.errors import ConfigurationError, StoreUnavailableError
-from redrive.store.sqlite.identity import NEW_INSTALLATION
+from redrive.store.sqlite.opening import NEW_INSTALLATION
 
 PAGES: Final = 1_024
 """Pages per step; between two steps the copy can be interrupted."""

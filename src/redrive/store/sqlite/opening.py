@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to a file before it is opened: another program's is refused and left as it was, a missing one created.
+"""What happens to a file before it is used: another program's is refused and left as it was, a missing one created, a copy noticed.
 
 A file is read only through SQLite: closing it otherwise would drop the locks of every connection this process has to it.
 """
@@ -7,6 +7,7 @@ A file is read only through SQLite: closing it otherwise would drop the locks of
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sqlite3
 import stat
@@ -16,10 +17,21 @@ from typing import Final
 
 from redrive.errors import StoreRefusedError
 
+logger = logging.getLogger("redrive.store")
+
 APPLICATION: Final = 0x72647276
 """The application id in the header of a file of ours: "rdrv"."""
 _FACTS: Final = "SELECT application_id, EXISTS (SELECT 1 FROM sqlite_schema) FROM pragma_application_id"
 """One statement sees one state: another process may just be creating this database."""
+NEW_INSTALLATION: Final = """
+    INSERT INTO installations (id, first_job, first_letter, secret)
+    SELECT lower(hex(randomblob(8))), coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'jobs'), 0) + 1,
+        coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letters'), 0) + 1, secret
+    FROM installations ORDER BY number DESC LIMIT 1"""
+_RECORDED: Final = """
+    SELECT file, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'jobs'), 0)
+    FROM installations ORDER BY number DESC LIMIT 1"""
+_RECORD: Final = "UPDATE installations SET file = ? WHERE number = (SELECT max(number) FROM installations)"
 
 
 def find_or_create(path: str) -> None:
@@ -59,9 +71,29 @@ def not_ours(database: str) -> StoreRefusedError:
     )
 
 
-def identity(path: str) -> tuple[int | None, ...]:
+def file_numbers(path: str) -> tuple[int | None, ...]:
     """Return numbers that identify a database and its -wal, whatever gets their names later; None for a missing one."""
     return tuple(_inode(f"{path}{rest}") for rest in ("", "-wal"))
+
+
+def identify(db: sqlite3.Connection, path: str, highest: int) -> int:
+    """Record, before the first write, which file this is; `highest` is the last job id that anybody noted for it.
+
+    A copy of a file, and one that was put back to an earlier state, are installations of their own: two that continue from the
+    same state would give the same ids, and so the same idempotency keys, to different jobs. A copy is another file than its
+    installation was recorded for; a file that was put back has given out fewer ids than its lock file says. What was there before
+    keeps its keys. Returns the last id that it has really given out.
+    """
+    file = os.stat(path).st_ino  # noqa: PTH116 - a path is a text here.
+    recorded, last = db.execute(_RECORDED).fetchone()
+    is_copy, is_put_back = recorded not in {None, file}, last < highest
+    if is_copy or is_put_back:
+        db.execute(NEW_INSTALLATION)
+        state = "a copy of another database" if is_copy else "in an earlier state than before"
+        logger.warning("%s is %s: its new jobs get keys of their own", path, state)
+    if recorded != file or is_put_back:
+        db.execute(_RECORD, (file,))
+    return int(last)
 
 
 def _inode(path: str) -> int | None:

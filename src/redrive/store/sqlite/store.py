@@ -36,9 +36,8 @@ from redrive.store.sqlite.backup import copy_file
 from redrive.store.sqlite.callers import FileTransactions
 from redrive.store.sqlite.claim import claim, claimed
 from redrive.store.sqlite.file_lock import FileLock
-from redrive.store.sqlite.identity import identify
 from redrive.store.sqlite.migrations import migrate, needs_migration
-from redrive.store.sqlite.opening import find_or_create, identity, refuse_foreign
+from redrive.store.sqlite.opening import file_numbers, find_or_create, identify, refuse_foreign
 from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
 from redrive.store.sqlite.snapshots import FileSnapshots
 from redrive.store.sqlite.submit import Submission
@@ -161,7 +160,7 @@ class SqliteStore(BreakerStates):
         facts = (about.host, about.process, records.json_list(about.pipelines), about.concurrency)
         with self._writing() as db:
             db.execute(_SQL["start_worker"], (worker, *facts, now, now + lease))
-            self._files = identity(self._path)
+            self._files = file_numbers(self._path)
 
     def renew(self, worker: str, now: float, lease: float) -> records.Renewal:
         """See `Store.renew`. A worker that is too old for a migrated database gets SchemaMismatchError here.
@@ -170,7 +169,7 @@ class SqliteStore(BreakerStates):
         """
         with self._writing() as db:
             self._version(db)
-            if self._files not in {None, identity(self._path)}:
+            if self._files not in {None, file_numbers(self._path)}:
                 raise self._lost_files()
             if db.execute(_SQL["renew"], (now + lease, worker)).rowcount != 1:
                 return records.Renewal(is_known=False)
