@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Reading dead letters. The filter is defined once, in the parts below; whatever lists, counts, freezes or marks letters takes its
--- parameters as $1 to $14 (`LetterFilter.row`), or $1 to $6 if the counters of the groups are enough (`LetterFilter.group_row`).
+-- parameters as $1 to $14 (`LetterTerms`), or $1 to $6 if the counters of the groups are enough (`GroupTerms`).
 
 -- part: group_filter
 -- $1 pipeline, $2 stage, $3 code, $4 category, $5 fingerprint; NULL matches all.
