@@ -11,7 +11,7 @@ from redrive.store.postgres.store import PostgresStore
 from redrive.store.protocol import Store
 from redrive.testing.conformance.build import NOW
 from redrive.testing.conformance.histories import HistoryTests
-from redrive.testing.conformance.moments import MomentTests
+from redrive.testing.conformance.named_statements import MomentTests
 from redrive.testing.conformance.settlements import SettlementTests
 from redrive.testing.conformance.upkeep import UpkeepTests
 from tests.databases import Schemas

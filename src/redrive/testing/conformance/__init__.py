@@ -19,8 +19,7 @@ from redrive.testing.conformance.dependencies import DependencyTests
 from redrive.testing.conformance.histories import HistoryTests
 from redrive.testing.conformance.leases import LeaseTests
 from redrive.testing.conformance.letters import LetterTests
-from redrive.testing.conformance.moments import MomentTests
-from redrive.testing.conformance.named_statements import StatementTests
+from redrive.testing.conformance.named_statements import MomentTests, StatementTests
 from redrive.testing.conformance.replays import DrivenReplayTests, ReplayTests
 from redrive.testing.conformance.runs import RunTests
 from redrive.testing.conformance.settlements import SettlementTests

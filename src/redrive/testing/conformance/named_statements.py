@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rest of the protocol: named queries, changes that fit or are dropped whole, change counters, and the state of breakers.
+"""The rest of the protocol: queries, moments, changes that fit or are dropped whole, change counters, and the state of breakers.
 
 That every declared statement is run by some test is seen to where the suite is run.
 """
@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from redrive.core.units import instant
-from redrive.errors import StoreError
+from redrive.errors import StoreError, StoreRefusedError
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimRequest, PhaseChange, StateChange, Step
 from redrive.store.statements import jobs as job_sql
@@ -217,3 +217,61 @@ class StatementTests(BreakerTests):
                 holds(bool(select.select([signal], [], [], SIGNAL_SECONDS)[0]))
                 signal.clear()
                 holds(not select.select([signal], [], [], 0)[0])
+
+
+class MomentTests(Scene):
+    """Reads of one moment: what is changed meanwhile is not seen, and nobody waits for anybody."""
+
+    def test_what_is_changed_between_two_questions_is_not_seen(self, store: Store) -> None:
+        """Neither a new job, nor one that has moved; the store itself sees both, and so does the next moment."""
+        (lane,) = lanes_of(store)
+        store.submit([build.new(lane)], NOW)
+
+        with store.reading() as moment:
+            before = moment.query(job_sql.counts())
+            store.submit([build.new(lane)], NOW)
+            build.taken(store)
+            agree(moment.query(job_sql.counts()), before)
+            agree(moment.query(job_sql.recount()), before)
+
+        with store.reading() as moment:
+            agree(sum(row.jobs for row in moment.query(job_sql.counts())), 3)
+
+    def test_a_moment_begins_with_the_scope_not_with_the_first_question(self, store: Store) -> None:
+        """Who asks late gets the same answer."""
+        (lane,) = lanes_of(store)
+
+        with store.reading() as moment:
+            store.submit([build.new(lane)], NOW)
+            agree(moment.query(job_sql.counts()), [])
+        agree(build.statuses(store), {"queued": 1})
+
+    def test_several_moments_can_be_read_at_once(self, store: Store) -> None:
+        """Each sees its own."""
+        (lane,) = lanes_of(store)
+
+        with store.reading() as first:
+            store.submit([build.new(lane)], NOW)
+            with store.reading() as second:
+                store.submit([build.new(lane)], NOW)
+                seen = [
+                    len(moment.query(job_sql.nearest_jobs(first=0, last=9))) for moment in (first, second)
+                ]
+
+        agree(seen, [0, 1])
+
+    def test_an_error_ends_the_scope_and_the_next_one_works(self, store: Store) -> None:
+        """Whatever went wrong in it."""
+        lanes_of(store)
+        with pytest.raises(LookupError), store.reading():
+            raise LookupError
+
+        with store.reading() as moment:
+            agree(moment.query(job_sql.counts()), [])
+
+    def test_a_closed_store_has_no_moments(self, store: Store) -> None:
+        """As it answers no questions."""
+        store.close()
+
+        with pytest.raises(StoreRefusedError), store.reading():
+            pass
