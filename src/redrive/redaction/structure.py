@@ -34,7 +34,8 @@ class StructureRedactor:
     def __init__(self, redact: Callable[[str], str]) -> None:
         """Use `redact` for every text."""
         self._redact = redact
-        self._done: dict[int, object] = {}
+        self._done: dict[int, tuple[object, object]] = {}
+        """Containers by id, with their results. They are kept: the id of a value that a mapping made for us would be used again."""
 
     def value(self, value: object, depth: int = 0) -> object:
         """Return `value` redacted."""
@@ -73,13 +74,13 @@ class StructureRedactor:
         """Redact a container once, even if it occurs several times."""
         key = id(value)
         if key in self._done:
-            return self._done[key]
+            return self._done[key][1]
         if depth >= DEPTH_MAX:
             return placeholder("depth")
         # The answer for a container inside itself.
-        self._done[key] = placeholder("cycle")
+        self._done[key] = value, placeholder("cycle")
         result = self._mapping(value, depth) if isinstance(value, Mapping) else self._sequence(value, depth)
-        self._done[key] = result
+        self._done[key] = value, result
         return result
 
     def _mapping(self, value: Mapping[object, object], depth: int) -> dict[object, object]:

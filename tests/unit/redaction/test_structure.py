@@ -181,6 +181,24 @@ def test_what_is_shared_is_walked_once() -> None:
     assert isinstance(redact_value(value), list)
 
 
+def test_values_that_a_mapping_makes_when_they_are_asked_for_stay_apart() -> None:
+    class Made(Mapping[str, object]):
+        def __init__(self, depth: int) -> None:
+            self.depth = depth
+
+        def __getitem__(self, word: str) -> object:
+            return Made(self.depth - 1) if self.depth else word
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(("one", "two", "three"))
+
+        def __len__(self) -> int:
+            return 3
+
+    each = {"one": "one", "two": "two", "three": "three"}
+    assert redact_value(Made(2)) == {word: dict.fromkeys(each, each) for word in each}
+
+
 def test_an_uncertain_name_hides_only_random_values() -> None:
     assert redact_value({"signature": "ab12" * 16, "nonce": "first"}) == {
         "signature": "<redacted:secret>",
