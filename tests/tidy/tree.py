@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,6 +51,10 @@ class Source:
         """Every comment with its line number; what stands in a string is none."""
         tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
         return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+
+    def comments_with(self, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
+        """Return the comments of a file that has the pattern somewhere; most files have it nowhere, and are not taken apart."""
+        return self.comments if pattern.search(self.text) else []
 
     def at(self, node: ast.AST | int, complaint: str) -> str:
         line = node if isinstance(node, int) else getattr(node, "lineno", 1)
