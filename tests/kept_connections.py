@@ -44,7 +44,7 @@ class KeptConnection(WatchedConnection):
         unused = cls.kept[home]
         while unused:
             link = unused.pop()
-            if link.exec_(b"DISCARD ALL").status == ExecStatus.COMMAND_OK:
+            if link.exec_(b"").status == ExecStatus.EMPTY_QUERY:
                 made = cls(link)
                 made._autocommit, made.cursor_factory = autocommit, cursor_factory
                 return made
@@ -60,7 +60,13 @@ class KeptConnection(WatchedConnection):
             and link.transaction_status == TransactionStatus.IDLE
             and link.pipeline_status == PipelineStatus.OFF
         )
-        if is_in_order and self.home and len(unused) < KEPT_MAX and sys.exception() is None:
+        if (
+            is_in_order
+            and self.home
+            and len(unused) < KEPT_MAX
+            and sys.exception() is None
+            and _is_emptied(link)
+        ):
             # It is closed like any other: whoever goes on to use it is refused.
             self._closed = True
             self.pgconn = link.connect_start(NOWHERE)
@@ -74,3 +80,8 @@ class KeptConnection(WatchedConnection):
         for unused in cls.kept.values():
             while unused:
                 unused.pop().finish()
+
+
+def _is_emptied(link: PGconn) -> bool:
+    """Empty a connection of its session; return whether it answers. Before it is kept: what it listens to would never be read."""
+    return link.exec_(b"DISCARD ALL").status == ExecStatus.COMMAND_OK
