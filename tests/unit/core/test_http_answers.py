@@ -16,15 +16,17 @@ AT = 1_800_000_000.0
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("status", range(400, 500))
-def test_of_the_4xx_only_408_425_429_and_499_heal_by_themselves(status: int) -> None:
-    assert (code_for_status(status).retryable == "yes") == (status in {408, 425, 429, 499})
+def test_of_the_4xx_only_408_425_429_and_499_heal_by_themselves() -> None:
+    healing = [status for status in range(400, 500) if code_for_status(status).retryable == "yes"]
+
+    assert healing == [408, 425, 429, 499]
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("status", range(500, 600))
-def test_every_5xx_heals_but_those_that_complain_about_the_request_or_the_setup(status: int) -> None:
-    assert (code_for_status(status).retryable == "yes") == (status not in {501, 505, 506, 510, 511, 526})
+def test_every_5xx_heals_but_those_that_complain_about_the_request_or_the_setup() -> None:
+    lasting = [status for status in range(500, 600) if code_for_status(status).retryable != "yes"]
+
+    assert lasting == [501, 505, 506, 510, 511, 526]
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 304, 307, 308])

@@ -92,10 +92,9 @@ def test_hides_the_formats_of_the_table(context: str) -> None:
     assert len(missed) <= (1 - RECALL_MIN) * len(secrets), missed
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in formats() if row.body.endswith(",}")], ids=lambda row: row.prefix
-)
-def test_a_full_stop_after_a_token_stays(row: TokenEntry) -> None:
-    secret = drawn(row, random.Random(row.prefix))
+def test_a_full_stop_after_a_token_stays() -> None:
+    rows = [row for row in formats() if row.body.endswith(",}")]
+    texts = {row.prefix: f"We rotated {drawn(row, random.Random(row.prefix))}." for row in rows}
 
-    assert redact_text(f"We rotated {secret}.").endswith(">.")
+    assert texts
+    assert [prefix for prefix, text in texts.items() if not redact_text(text).endswith(">.")] == []

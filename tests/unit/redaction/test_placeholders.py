@@ -39,16 +39,14 @@ def test_a_placeholder_of_ours_is_never_read(text: str) -> None:
     assert redact_text(f"a {text} b", Literals(literals)) == f"a {text} b"
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_is_known_again(kind: str) -> None:
-    text = placeholder(kind)
+def test_every_kind_is_known_again() -> None:
+    parts = {
+        kind: Literals(dict.fromkeys((f":{kind}>", f"redacted:{kind}"), "<redacted:secret>"))
+        for kind in KINDS
+    }
+    shown = {kind: redact_text(placeholder(kind), literals) for kind, literals in parts.items()}
 
-    assert (
-        redact_text(
-            text, Literals({f":{kind}>": "<redacted:secret>", f"redacted:{kind}": "<redacted:secret>"})
-        )
-        == text
-    )
+    assert shown == {kind: placeholder(kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,11 @@ def test_a_secret_key_hides_numbers_lists_and_mappings_too(key: str) -> None:
     assert [next(iter(item.values())) for item in redacted] == [next(iter(redacted[0].values()))] * 4
 
 
-@pytest.mark.parametrize("key", OPEN_KEYS)
 @pytest.mark.parametrize("value", ["value", 123, 4096, "some words", True, "2024-05-01"])
-def test_a_key_that_only_sounds_telling_keeps_its_value(key: str, value: object) -> None:
-    assert redact_value({key: value}) == {key: value}
+def test_a_key_that_only_sounds_telling_keeps_its_value(value: object) -> None:
+    shown = {key: redact_value({key: value}) for key in OPEN_KEYS}
+
+    assert shown == {key: {key: value} for key in OPEN_KEYS}
 
 
 @pytest.mark.parametrize("nothing", [None, True, False, "", "***", "${TOKEN}", "<redacted:jwt>"])
