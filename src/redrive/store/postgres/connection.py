@@ -29,6 +29,7 @@ from redrive.errors import (
     StoreRefusedError,
     StoreUnavailableError,
 )
+from redrive.store.connections import Pool
 from redrive.store.postgres.arrays import adapt
 from redrive.store.postgres.watchdog import WatchedConnection
 from redrive.store.records import Row
@@ -262,6 +263,21 @@ class Server:
         link, self._link = self._link, None
         if link is not None:
             link.close()
+
+
+class ServerPool(Pool[Link]):
+    """Connections to a server beside the store's own. A kept one may be lost by now; then another one is made."""
+
+    errors = psycopg.Error
+    lost = (psycopg.OperationalError,)
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._server = server
+
+    def opened(self) -> Link:
+        """See `Pool.opened`."""
+        return self._server.connect()
 
 
 def _set_by_variables() -> dict[str, Any]:

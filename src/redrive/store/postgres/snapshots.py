@@ -1,32 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads of one moment of a database on a server, on connections of their own, in transactions that only read.
-
-A kept connection may be lost by now; then another one is made.
-"""
+"""Reads of one moment of a database on a server, on connections of their own, in transactions that only read."""
 
 from __future__ import annotations
 
-import psycopg
-
 from redrive.store.connections import Snapshots
-from redrive.store.postgres.connection import Link, Server
+from redrive.store.postgres.connection import Link, ServerPool
 from redrive.store.postgres.session import SQL
 from redrive.store.records import Row
 
 
-class ServerSnapshots(Snapshots[Link]):
+class ServerSnapshots(ServerPool, Snapshots[Link]):
     """The connections of a store on a server that only read."""
-
-    errors = psycopg.Error
-    lost = (psycopg.OperationalError,)
-
-    def __init__(self, server: Server) -> None:
-        super().__init__()
-        self._server = server
-
-    def opened(self) -> Link:
-        """See `Pool.opened`."""
-        return self._server.connect()
 
     def begin(self, connection: Link) -> None:
         """See `Pool.begin`."""

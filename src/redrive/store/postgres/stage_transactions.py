@@ -16,9 +16,8 @@ from psycopg.pq.abc import PGconn as PGconnABC
 
 from redrive.errors import ConfigurationError, StoreRefusedError, StoreUnavailableError
 from redrive.store.callers import RefusedSettlementError
-from redrive.store.connections import Pool
 from redrive.store.plan import NOTHING, Continuation
-from redrive.store.postgres.connection import LOCK_SECONDS, Link, Server, error_of
+from redrive.store.postgres.connection import LOCK_SECONDS, Link, Server, ServerPool, error_of
 from redrive.store.postgres.session import EXPECTED, Session
 from redrive.store.postgres.settle import NotAtOnceError, at_once, settle_at_once
 from redrive.store.postgres.submit import Submission
@@ -74,20 +73,10 @@ def _refuse(verb: str) -> NoReturn:
     raise psycopg.ProgrammingError(text)
 
 
-class StageConnections(Pool[Link]):
+class StageConnections(ServerPool):
     """The sessions of stages."""
 
     kept_max = 8
-    errors = psycopg.Error
-    lost = (psycopg.OperationalError,)
-
-    def __init__(self, server: Server) -> None:
-        super().__init__()
-        self._server = server
-
-    def opened(self) -> Link:
-        """See `Pool.opened`."""
-        return self._server.connect()
 
     def begin(self, connection: Link) -> None:
         """See `Pool.begin`."""

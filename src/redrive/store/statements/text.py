@@ -70,6 +70,7 @@ def text_of(dialect: str, name: str) -> str:
     return files("redrive.store").joinpath(dialect, f"{name}.sql").read_text(encoding="utf-8")
 
 
+@cache
 def schema_of(dialect: str) -> str:
     """Return what an empty database gets."""
     return f"{text_of(dialect, 'schema')}\n{_shared(dialect, 'schema')}"
