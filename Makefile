@@ -19,6 +19,9 @@ JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || ec
 MEASURED := tests/unit tests/conformance tests/e2e tests/wire tests/wire_store
 # What each of several targets prints stays together, where make can do that (4.0 and newer).
 TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+# Tests make thousands of small databases, and wait for the disk at each commit; in memory, where that has room for them, they do not.
+SCRATCH := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')" -gt 2000000 ] 2>/dev/null && \
+	echo /dev/shm || echo "$${TMPDIR:-/tmp}")/redrive-tests-$(shell echo $$PPID)
 # Where the test runs leave what the requirement table is made from.
 RESULTS := build/requirement-results
 # `make test` runs the same Hypothesis examples everywhere; `make test-fast` looks for new ones.
@@ -140,25 +143,28 @@ bench: setup-dev setup-bench ## Measure redrive beside its peers
 # --- Tests ----------------------------------------------------------------------------------------------------------
 
 # Side by side: one run mostly computes, the other mostly starts programs and waits for them, and meanwhile one check after the other
-# is made. What each prints stays together; one that fails does not keep the others from their end, but fails the whole.
+# is made. So the second one has a process more. What each prints stays together; one that fails does not keep the others from their
+# end, but fails the whole.
 .PHONY: test test-measured test-others
 test: export HYPOTHESIS_PROFILE = ci
 test: setup-dev setup-browser ## Everything CI needs: check, all tests, coverage, requirements
 	@rm -rf $(RESULTS) .coverage .coverage.*
+	@mkdir -p "$(SCRATCH)"
 	@echo "all tests, in two runs, and the checks, side by side; each prints when it has ended"
-	@$(MAKE) --jobs=3 --keep-going $(TOGETHER) test-measured test-others $(STATIC)
+	@TMPDIR="$(SCRATCH)" $(MAKE) --jobs=3 --keep-going $(TOGETHER) test-measured test-others $(STATIC)
 	@$(PY) -m coverage combine --quiet
 	@echo "coverage of the core: all of it"
 	@$(PY) -m coverage report --include='src/redrive/core/*' --fail-under=100
 	@echo "coverage of the rest: at least 97 %"
 	@$(PY) -m coverage report --omit='src/redrive/core/*' --fail-under=97
 	@$(PY) -m tools.requirements --results $(RESULTS)/*.json --open docs/requirements-open.txt
+	@rm -rf "$(SCRATCH)"
 
 test-measured:
 	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $(JOBS) $(MEASURED)
 
 test-others:
-	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $(JOBS) --dist=loadgroup $(addprefix --ignore=,$(MEASURED))
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $$(($(JOBS) + 1)) --dist=loadgroup $(addprefix --ignore=,$(MEASURED))
 
 .PHONY: test-fast
 test-fast: setup-dev ## The unit tests alone
