@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from tests.e2e.shell import Shell
 
 LIMITED = """
@@ -37,6 +39,19 @@ def test_a_limit_is_listed_set_paused_and_resumed(shell: Shell) -> None:
     assert shell.json("limit", "resume", "model")["status"] == "open"
     assert shell("worker", "limited:asking", "--until-idle").code == 0
     assert "limit model" in shell("events", "--operations").out
+
+
+def test_a_key_that_is_paused_is_resumed_by_the_command_that_doctor_names(shell: Shell) -> None:
+    (shell.folder / "limited.py").write_text(LIMITED, encoding="utf-8")
+    shell("submit", "limited:asking", "5", "--owner", "it's ada")
+    assert shell("worker", "limited:asking", "--until-idle").code == 0
+    assert shell("limit", "pause", "tenant", "--key", "it's ada", "--yes").code == 0
+
+    _, _, advice = shell("doctor").out.partition("To start them again: redrive ")
+    command = shlex.split(advice.splitlines()[0].removesuffix("."))
+
+    resumed = shell.json(*command)
+    assert (resumed["key"], resumed["status"]) == ("it's ada", "open")
 
 
 def test_wrong_limits_are_refused(shell: Shell) -> None:

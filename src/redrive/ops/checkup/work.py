@@ -7,6 +7,7 @@ same position mean that one was renamed.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -194,10 +195,11 @@ def _limits(state: _State) -> Iterator[Finding]:
     every = limits(state.store)
     for limit in every:
         if limit.status == "paused":
+            key = f" --key {shlex.quote(limit.key)}" if limit.key else ""
             yield warning(
                 "limits",
                 f"{limit.title} is paused by hand; jobs that need it do not start",
-                f"To start them again: redrive limit resume {limit.name}.",
+                f"To start them again: redrive limit resume {limit.name}{key}.",
             )
         elif limit.until is not None:
             yield fine(
