@@ -44,6 +44,11 @@ def another_failure(of: ClaimedJob) -> Settlement:
     return build.burial(of, letter=other)
 
 
+def curable_failure(of: ClaimedJob) -> Settlement:
+    """Return the settlement of a job that is given up for the same reason as before, which can heal."""
+    return build.burial(of, letter=msgspec.structs.replace(build.LETTER, is_retryable=True))
+
+
 def letters(store: Store, job: JobId) -> list[tuple[object, ...]]:
     """Return the state, verdict, mark of escalation and predecessor of a job's letters."""
     rows = store.query(letter_sql.letters_of_job(job=job))
@@ -131,6 +136,7 @@ class RoundTests(Scene):
             (build.cancellation, [("resolved", "cancelled", 0, None)]),
             (build.burial, [("returned", "same", 0, None), ("open", None, 1, 1)]),
             (another_failure, [("returned", "other", 0, None), ("open", None, 0, 1)]),
+            (curable_failure, [("returned", "same", 0, None), ("open", None, 0, 1)]),
         ],
     )
     def test_the_end_of_a_job_closes_its_letter_and_a_failure_opens_a_new_one(
@@ -143,6 +149,17 @@ class RoundTests(Scene):
         build.exchange(store, "w1", [settle(one)])
 
         agree(letters(store, job), wanted)
+
+    def test_the_end_of_a_job_closes_none_of_its_letters_of_earlier_rounds(self, store: Store) -> None:
+        """They keep what became of their own round."""
+        job, lane = failed(store)
+        for letter, settle in ((1, build.burial), (2, build.settlement)):
+            holds(released(store, letter))
+            (one,) = build.claim(store, lane, now=NOW + 20)
+            build.exchange(store, "w1", [settle(one)])
+
+        agree([each[:2] for each in letters(store, job)], [("returned", "same"), ("resolved", "completed")])
+        agree(store.query(upkeep_sql.wrong_letter_tallies(limit=5)), [])
 
     def test_the_letter_of_a_new_round_has_the_failures_of_that_round(self, store: Store) -> None:
         """The first one as well as the last one."""
