@@ -54,11 +54,13 @@ class RowTests(Scene):
         agree([each.cancel_asked for each in answer.claimed], [1])
 
     def test_a_commit_brings_back_which_jobs_somebody_asked_to_cancel(self, store: Store) -> None:
-        """Sooner than a heartbeat, where there is much to commit."""
+        """Sooner than a heartbeat, where there is much to commit; of the worker's own jobs."""
         (lane,) = build.lanes_of(store)
-        store.submit([build.new(lane)] * 2, NOW)
+        store.submit([build.new(lane)] * 3, NOW)
         one, other = build.claim(store, lane, 2)
-        store.apply(job_sql.ask_to_cancel(job=other.id).touching(1))
+        (foreign,) = build.claim(store, lane, worker="w2")
+        for each in (other, foreign):
+            store.apply(job_sql.ask_to_cancel(job=each.id).touching(1))
 
         agree(build.exchange(store, "w1", [build.settlement(one)]).cancel, (other.id,))
 

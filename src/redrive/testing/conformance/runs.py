@@ -104,6 +104,15 @@ class StatusTests(Scene):
         agree([decided(store, "completed", complete=2) for _ in range(2)], [True, False])
         agree(store.query(run_sql.live_runs(now=NOW)), [])
 
+    def test_a_run_that_was_stopped_meanwhile_is_not_decided_as_if_it_ran(self, store: Store) -> None:
+        """And it is stopped once: the reason is that of the first time."""
+        build.exchange(store, "w1", [build.settlement(one) for one in started(store)])
+
+        agree([store.apply(stop("paused", None)) is None for _ in range(2)], [False, True])
+
+        holds(not decided(store, "completed", complete=2))
+        agree(store.query(run_sql.run(run=1))[0].status, "paused")
+
     def test_a_permanent_failure_is_seen_while_other_items_are_open(self, store: Store) -> None:
         """And for ever."""
         one, _ = started(store)

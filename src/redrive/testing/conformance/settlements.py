@@ -88,6 +88,24 @@ class FenceTests(Scene):
         store.apply(worker_sql.return_job(job=stale.id, token=stale.token, dispatch=stale.dispatch))
         agree(facts(store, stale.id).status, status)
 
+    @pytest.mark.parametrize("fence", ["token", "dispatch"])
+    def test_a_retry_continues_in_place_only_behind_the_token_and_the_dispatch_of_the_lease(
+        self, store: Store, fence: str
+    ) -> None:
+        """A job that is queued again meanwhile is claimed like any other, and one that another worker leases is left alone."""
+        stale = build.taken(store)
+        store.stop_worker("w1")
+        want = ClaimRequest((stale.lane,), 2)
+        if fence == "dispatch":
+            store.exchange("w2", [], want, now=NOW, token=stale.token)
+
+        answer = build.exchange(store, "w2", [again_later(stale)], want)
+
+        agree((answer.lost, answer.broken), ((stale.id,), ()))
+        claimed = [(one.attempt, one.dispatch) for one in answer.claimed]
+        agree(claimed, [] if fence == "dispatch" else [(1, 2)])
+        agree(build.attempts(store, stale.id, "outcome"), [])
+
     @pytest.mark.parametrize("settle", [build.settlement, build.burial, build.cancellation, again_later])
     def test_a_job_that_was_settled_cannot_be_returned(self, store: Store, settle: Settle) -> None:
         """Its dispatch is still the same, but it has no lease any more."""
