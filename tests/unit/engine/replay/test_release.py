@@ -12,7 +12,7 @@ from redrive.engine.pipeline.codec import codec_for
 from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import counts_of
-from redrive.engine.replay.release import batch_of, misfit, release_steps
+from redrive.engine.replay.release import batch_of, by_distinct_key, misfit, release_steps
 from redrive.engine.replay.rules import record_rules
 from redrive.errors import ReplayRefusedError
 from redrive.ops.jobs.retry import retry_job
@@ -88,6 +88,27 @@ def test_a_letter_that_was_edited_since_it_was_read_is_not_released_with_the_old
     steps = release_steps(shop.store, batch, replay=None, first_lane=None, now=shop.clock.wall())
 
     assert shop.store.apply(*steps) is None
+
+
+def test_a_letter_is_released_with_its_own_edit_though_another_was_edited_since_it_was_read(
+    shop: Shop,
+) -> None:
+    shop.fail(2)
+    edit(shop.store, 1, BY, value=b"5")
+    batch = batch_of(shop.store.query(release_sql.replay_candidates(ids=[1], from_start=False)))
+    edit(shop.store, 2, BY, value=b"6")
+
+    steps = release_steps(shop.store, batch, replay=None, first_lane=None, now=shop.clock.wall())
+
+    assert shop.store.apply(*steps) is not None
+
+
+def test_of_letters_with_one_key_the_first_is_released(shop: Shop) -> None:
+    shop.fail(1, key="k")
+    shop.fail(1, key="k")
+    batch = batch_of(shop.store.query(release_sql.replay_candidates(ids=[1, 2], from_start=False)))
+
+    assert [each.letter for each in by_distinct_key(batch.candidates)] == [1]
 
 
 def test_large_values_and_large_edits_are_replayed_in_a_replay(store: Store, clock: VirtualClock) -> None:
