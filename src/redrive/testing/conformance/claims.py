@@ -179,6 +179,15 @@ class OrderTests(Scene):
         few = ClaimRequest((embed, fetch), 2, {embed: 1}, slots=1, batched=batched)
         agree([one.lane for one in build.exchange(store, "w1", done, few).claimed], [embed, fetch])
 
+    def test_a_lane_that_shares_slots_leaves_them_to_the_lanes_behind_it(self, store: Store) -> None:
+        """However many of its jobs are claimed."""
+        embed, fetch = lanes_of(store, "embed", "fetch")
+        store.submit([build.new(lane) for lane in (embed, fetch) for _ in range(2)], NOW)
+
+        held = build.claimed(store, ClaimRequest((embed, fetch), 9, slots=1, batched=frozenset([embed])))
+
+        agree([one.lane for one in held], [embed, embed, fetch])
+
     def test_workers_that_use_the_same_token_get_their_own_jobs(self, store: Store) -> None:
         """Each worker counts its tokens by itself."""
         (lane,) = lanes_of(store)
