@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settlement of one dispatch: what each way to end burns, counts and keeps."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from redrive import Breaker, Context, Pipeline, Redrive, Skip, Snooze, stage
+from redrive.core.breaker_state import opened
+from redrive.core.decide import BreakerStatus
+from redrive.engine.classifier import DEFAULT
+from redrive.engine.pipeline.lanes import lanes_of
+from redrive.engine.worker.dead_letter import FailedAttempt
+from redrive.engine.worker.dispatch import Dispatch
+from redrive.engine.worker.settlements import (
+    settlement_of_cancel,
+    settlement_of_crash,
+    settlement_of_failure,
+    settlement_of_stop,
+)
+from redrive.store.records import ClaimedJob, ClaimRequest, Settlement
+from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock
+from tests.unit.build import STEADY
+
+API = Breaker("api", consecutive=1, open_for=60)
+RESET = ConnectionResetError(104, "reset")
+SPENT = {"snoozes": 3, "suspects": 1, "crashes": 1, "codes": b'{"NETWORK_RESET":1}'}
+
+
+@pytest.fixture
+def dispatch(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> Dispatch:
+    """The second attempt of a job that has crashed, snoozed and failed before."""
+
+    async def call(number: int) -> int:
+        return number
+
+    pipeline = Pipeline("shop", [stage(retry=STEADY, breaker=API)(call)])
+    (lane,) = lanes_of(store, [pipeline]).values()
+    rd.submit(pipeline, 1)
+    now = clock.wall()
+    store.start_worker("w1", now, 60)
+    want = ClaimRequest((lane.id,), 1)
+    (job,) = store.exchange("w1", [], want, now=now, token=1).claimed
+    context = Context(job_id=job.id, pipeline="shop", stage="call", attempt=2)
+    return Dispatch(replace(job, attempt=2, **SPENT), lane, context, now, now + 1)
+
+
+def failed(dispatch: Dispatch, exc: Exception, standing: BreakerStatus | None = None) -> Settlement:
+    attempt = FailedAttempt(DEFAULT.classify(exc, stage="call"), exc)
+    return settlement_of_failure(dispatch, attempt, 0.0, standing)
+
+
+def spent(one: ClaimedJob | Settlement) -> tuple[object, ...]:
+    codes = None if one.codes is None else msgspec.json.decode(one.codes)
+    return one.attempt, one.snoozes, one.suspects, one.crashes, codes
+
+
+def test_a_hold_burns_no_attempt_no_snooze_and_counts_no_code(dispatch: Dispatch) -> None:
+    held = failed(dispatch, RESET, BreakerStatus(API, opened(dispatch.ended_at)))
+
+    assert (held.outcome, held.burned, held.run_at) == ("hold", False, dispatch.ended_at + 60)
+    assert spent(held) == spent(dispatch.job)
+
+
+def test_a_snooze_burns_a_snooze_alone(dispatch: Dispatch) -> None:
+    snoozed = failed(dispatch, Snooze(5))
+
+    assert (snoozed.outcome, snoozed.burned) == ("hold", False)
+    assert spent(snoozed) == (2, 4, 1, 1, {"NETWORK_RESET": 1})
+
+
+def test_a_retry_burns_the_attempt_counts_its_code_and_stays_under_suspicion(dispatch: Dispatch) -> None:
+    again = failed(dispatch, RESET)
+
+    assert (again.outcome, again.burned) == ("retry", True)
+    assert spent(again) == (3, 3, 1, 1, {"NETWORK_RESET": 2})
+
+
+@pytest.mark.parametrize(("is_alone", "crashes"), [(False, 1), (True, 2)])
+def test_every_crash_raises_suspicion_and_that_of_a_lone_process_counts(
+    dispatch: Dispatch, is_alone: bool, crashes: int
+) -> None:
+    crashed = settlement_of_crash(dispatch, is_alone=is_alone)
+
+    assert (crashed.outcome, crashed.burned) == ("crashed", False)
+    assert spent(crashed) == (2, 3, 2, crashes, {"NETWORK_RESET": 1})
+
+
+def test_a_run_that_was_cut_off_or_cancelled_goes_back_as_it_was(dispatch: Dispatch) -> None:
+    for ended in (settlement_of_stop(dispatch), settlement_of_cancel(dispatch)):
+        assert not ended.burned
+        assert spent(ended) == spent(dispatch.job)
+
+
+@pytest.mark.parametrize(("exc", "count"), [(RESET, 0), (PermissionError("no"), 0), (Skip("empty"), 1)])
+def test_only_a_stage_that_did_not_fail_submits_jobs(dispatch: Dispatch, exc: Exception, count: int) -> None:
+    dispatch.context.submit(dispatch.lane.pipeline, 2)
+
+    assert len(failed(dispatch, exc).children) == count
