@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -26,10 +28,12 @@ from redrive import (
     connect,
     stage,
 )
+from redrive.engine.worker import slots
 from redrive.store.postgres import stage_transactions
 from redrive.store.postgres.store import PostgresStore
 from redrive.testing import context
 from tests.databases import Schemas
+from tests.unit.build import bounded, until, worker_on, working
 
 Effects = psycopg.Connection[tuple[Any, ...]]
 AGAIN = RetryPolicy(2, backoff=Backoff.fixed(0.001), retry_on="all")
@@ -384,6 +388,43 @@ def test_what_runs_when_everything_is_given_up_is_rolled_back(
     asyncio.run(scene())
 
     assert (job.status, rows(effects)) == ("queued", [])
+
+
+def test_a_run_that_was_left_behind_frees_its_slot_though_its_lease_was_lost(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker was declared dead, and runs the job once more under another name."""
+    monkeypatch.setattr(slots, "GRACE_SECONDS", 0.01)
+    gates: list[asyncio.Event] = []
+
+    async def wait(number: int, ctx: Context) -> int:
+        gates.append(asyncio.Event())
+        gate, is_first = gates[-1], len(gates) == 1
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                if not is_first:
+                    raise
+        return number
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline, concurrency=2)
+        async with working(worker):
+            await until(lambda: gates)
+            store.reap(time.time() + 1_000)
+            worker.declare_dead(worker.name)
+            await until(lambda: len(gates) == 2)
+            gates[0].set()
+            await until(lambda: worker.slots.room(0) == 1)
+            gates[1].set()
+            await until(lambda: worker.slots.room(0) == 2)
+        assert job.result(0) == 7
+
+    pipeline = Pipeline("shop", [stage(transactional=True)(wait)])
+    with closing(PostgresStore(url, clock="caller")) as store:
+        job = Redrive(store).submit(pipeline, 7)
+        bounded(scene())
 
 
 def test_behind_a_breaker_it_is_reported_and_committed(rd: Redrive, effects: Effects) -> None:

@@ -377,6 +377,9 @@ class Slots:
         if how != "lost":
             self._settle(dispatch, settlement, is_committed=how == "committed")
             return
+        if dispatch.state >= SETTLED:
+            # Given up before it ended: its slot is freed as that of what was left behind, and the job may run here again.
+            return
         dispatch.state = DROPPED
         self._tasks.pop(dispatch.job.id, None)
         self._observers.end_attempt(dispatch.observing, "crashed", None)
