@@ -158,6 +158,19 @@ def test_breakers_of_keys_that_nobody_needs_are_forgotten(store: SqliteStore, cl
     assert shared.of_key(ORIGIN, "closed") is not mine
 
 
+def test_one_of_which_something_is_still_to_be_written_is_not_forgotten(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    shared, now = SharedBreakers(store, [ORIGIN]), clock.wall()
+    own = shared.of_key(ORIGIN, "dead")
+    shared.note(own, Evidence.DOWN, "REFUSED")
+
+    shared.forget_idle(now)
+    shared.flush(now)
+
+    assert shared.standing(own).state.failures == 1
+
+
 def test_one_that_is_forgotten_while_a_call_is_under_way_counts_as_closed_and_is_known_again(
     store: SqliteStore, clock: VirtualClock
 ) -> None:

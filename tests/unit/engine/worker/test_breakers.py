@@ -9,7 +9,20 @@ from contextlib import suppress
 
 import pytest
 
-from redrive import Backoff, Breaker, ConfigurationError, Jitter, Pipeline, RetryPolicy, stage
+from redrive import (
+    Backoff,
+    Breaker,
+    Cancel,
+    ConfigurationError,
+    Fail,
+    Jitter,
+    Pipeline,
+    Retry,
+    RetryPolicy,
+    Skip,
+    Snooze,
+    stage,
+)
 from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase
 from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
@@ -229,6 +242,55 @@ def test_what_is_noted_while_others_are_written_is_written_the_next_time(
     breakers.flush(2.0)
 
     assert breakers.standing(OPEN).state.failures == 2
+
+
+def test_what_was_written_with_a_commit_is_counted_once(store: SqliteStore) -> None:
+    breakers = SharedBreakers(store, [OPEN])
+    breakers.note(OPEN, Evidence.DOWN)
+    breakers.flush(1.0)
+    breakers.note(OPEN, Evidence.DOWN)
+    (change,) = breakers.flush(2.0, with_commit=True)
+    assert store.swap_breaker(change.name, change.before, change.after)
+
+    breakers.written([change.name])
+    breakers.flush(3.0)
+
+    assert breakers.standing(OPEN).state.failures == 2
+
+
+def test_what_is_held_for_a_breaker_that_is_gone_is_released_once(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    pipeline = upstream(clock, down_for=1e6, breaker=Breaker("api", consecutive=1, open_for=3_600))
+    submit(store, pipeline, 1)
+    assert work(store, pipeline, hold_max=0) == "held"
+    store._db.execute("DELETE FROM breakers")
+    breakers, now = SharedBreakers(store, [OPEN]), clock.wall()
+
+    breakers.holding.add("api")
+    breakers.flush(now)
+
+    assert jobs(store, "run_at") == [(now,)]
+    assert not breakers.holding
+
+
+@pytest.mark.parametrize("wish", [Fail("NO_STOCK"), Skip("empty"), Cancel("no"), Retry(1), Snooze(1)])
+def test_what_a_stage_asks_for_proves_nothing_about_the_dependency(
+    store: SqliteStore, clock: VirtualClock, wish: Exception
+) -> None:
+    breaker = Breaker("api", consecutive=1, counts="all")
+
+    @stage(breaker=breaker)
+    async def ask(number: int) -> int:
+        if clock.wall() > started_at:
+            return number
+        raise wish
+
+    started_at, pipeline = clock.wall(), Pipeline("flow", [ask])
+    submit(store, pipeline, 1)
+    work(store, pipeline)
+
+    assert store.read("SELECT * FROM breaker_changes") == []
 
 
 def test_only_an_opening_has_a_code(store: SqliteStore) -> None:
