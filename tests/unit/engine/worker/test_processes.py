@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from redrive import Context, Pipeline, Redrive, RetryPolicy, stage
+from redrive import Context, Pipeline, Redrive, Retry, RetryPolicy, stage
 from redrive.core.failure import SignalKind
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.pipeline.lanes import Lane
@@ -347,6 +347,42 @@ def test_how_often_a_suspect_may_kill_its_process_is_up_to_the_pipeline(
 
     assert attempts(store) == [("crashed",)] * (deaths - 1) + [("dead",)]
     assert "exit code 139" in str(letters(store, "message"))
+
+
+def test_the_crash_of_a_shared_process_never_gives_a_job_up(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    """However few crashes of its own process a job may survive."""
+    alone: list[bool] = []
+
+    class Deadly(Fake):
+        async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes:
+            alone.append(is_alone)
+            raise LostProcessError(139)
+
+    crunch = stage(name="crunch", process=True)(lambda number: number)
+    pipeline = Pipeline("shop", [crunch], crash_max=1)
+    rd.submit(pipeline, 1)
+    work(store, pipeline, parts=WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Deadly()))
+
+    assert alone == [False, False, True]
+    assert attempts(store) == [("crashed",), ("crashed",), ("dead",)]
+
+
+def test_a_late_wish_of_a_process_stage_is_still_its_wish(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    class Late(Fake):
+        async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes | FailedAttempt:
+            clock.advance(100)
+            return b"1" if dispatch.job.attempt > 1 else FailedAttempt(DEFAULT.classify(Retry(5)))
+
+    pipeline = one_stage(lambda number: number, name="crunch", process=True, timeout=60)
+    rd.submit(pipeline, 1)
+    work(store, pipeline, parts=WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Late()))
+
+    reasons = attempts(store, "outcome, decision ->> '$.reason'")
+    assert reasons == [("retry", "asked"), ("ok", "overran")]
 
 
 def test_processes_are_for_sync_functions_without_resources() -> None:
