@@ -28,6 +28,7 @@ from tests.unit.build import (
     one_stage,
     reached,
     threaded_parts,
+    turns,
     until,
     work,
     worker_on,
@@ -108,6 +109,40 @@ def test_a_running_async_stage_is_cancelled_by_the_next_heartbeat(
     assert cleaned == [1]
     assert attempts(store, "outcome, burned, decision ->> '$.reason'") == [("cancelled", 0, "requested")]
     assert [row.verb for row in store.query(operation_sql.operations(limit=10))] == ["cancel"]
+
+
+def test_a_cancelled_stage_is_not_cancelled_again_while_it_cleans_up(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    cleaned: list[int] = []
+
+    async def scene() -> None:
+        going, cleaning, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def careful(number: int) -> None:
+            going.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cleaning.set()
+                await may_end.wait()
+                cleaned.append(number)
+
+        pipeline = one_stage(careful)
+        job = rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline)
+        async with working(worker):
+            await going.wait()
+            rd.jobs.cancel(job.id)
+            leases_of(store, clock, worker).beat(worker.name)
+            await cleaning.wait()
+            leases_of(store, clock, worker).beat(worker.name)
+            await turns()
+            may_end.set()
+            await until(lambda: job.status == "cancelled")
+
+    bounded(scene())
+    assert cleaned == [1]
 
 
 @pytest.mark.parametrize(("stages", "ended"), [(1, "complete"), (2, "cancelled")])

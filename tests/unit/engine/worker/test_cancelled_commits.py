@@ -59,6 +59,37 @@ def test_an_outcome_that_waits_to_be_sent_again_is_committed_when_the_worker_sig
     assert jobs(store) == [("complete",)]
 
 
+def test_an_outcome_that_could_not_be_sent_before_a_second_stop_is_committed_when_the_worker_signs_off(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    plain = store.exchange
+
+    async def go(number: int) -> int:
+        return number
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline)
+
+        def exchange(name: str, done: list[object], *args: object, **options: object) -> object:
+            sent.append(len(done))
+            if done and sum(sent) == 1:
+                worker.stop()
+                worker.stop()
+                raise StoreUnavailableError(database="x", cause="busy")
+            return plain(name, done, *args, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(store, "exchange", exchange)
+        await worker.run()
+
+    pipeline = one_stage(go)
+    rd.submit(pipeline, 1)
+    bounded(scene())
+
+    assert attempts(store) == [("ok",)]
+    assert jobs(store) == [("complete",)]
+
+
 @pytest.mark.usefixtures("clock")
 def test_an_outcome_whose_commit_is_under_way_is_committed_once(store: SqliteStore, rd: Redrive) -> None:
     """Of the commit whose answer nobody waits for any more, it is not known whether it was made."""

@@ -95,6 +95,19 @@ def test_a_run_that_was_cut_off_or_cancelled_goes_back_as_it_was(dispatch: Dispa
         assert spent(ended) == spent(dispatch.job)
 
 
+@pytest.mark.parametrize(
+    ("exc", "status", "has_letter"), [(RESET, "cancelled", False), (PermissionError("no"), "failed", True)]
+)
+def test_a_job_that_somebody_cancelled_is_not_tried_again_but_given_up_with_its_letter(
+    dispatch: Dispatch, exc: Exception, status: str, has_letter: bool
+) -> None:
+    dispatch.context.is_cancelled = True
+
+    ended = failed(dispatch, exc)
+
+    assert (ended.status, ended.letter is not None) == (status, has_letter)
+
+
 @pytest.mark.parametrize(("exc", "count"), [(RESET, 0), (PermissionError("no"), 0), (Skip("empty"), 1)])
 def test_only_a_stage_that_did_not_fail_submits_jobs(dispatch: Dispatch, exc: Exception, count: int) -> None:
     dispatch.context.submit(dispatch.lane.pipeline, 2)
