@@ -111,16 +111,20 @@ class OrderTests(Scene):
     """In which order, how many, and to whom."""
 
     def test_one_job_can_be_claimed_if_it_is_due(self, store: Store) -> None:
-        """Whatever its priority; another one is not claimed instead."""
+        """Whatever its priority; another one is not claimed instead, nor this one from another lane."""
         (lane,) = lanes_of(store)
         first, later, last = store.submit(
             [build.new(lane), build.new(lane, run_at=NOW + 1), build.new(lane, priority=9)], NOW
         )
 
         found = store.query(worker_sql.probe_candidates(lane=lane, now=NOW, since=0.0))
+        (other,) = lanes_of(store, pipeline="other")
+        store.submit([build.new(other)], NOW)
+        elsewhere = ids(store, ClaimRequest((other,), 1, job=last.id))
         claimed = [ids(store, ClaimRequest((lane,), 1, job=job.id)) for job in (later, last, last)]
 
         agree([row[2] for row in found], [first.id, last.id])
+        agree(elsewhere, [])
         agree(claimed, [[], [last.id], []])
 
     def test_a_claim_brings_key_owner_and_run(self, store: Store) -> None:
@@ -206,6 +210,17 @@ class OrderTests(Scene):
         fetch, review = lanes_of(store, "fetch", "review")
 
         agree(store.upcoming([fetch, review]).paused, frozenset({fetch, review}))
+
+    def test_no_job_continues_in_place_in_a_paused_lane(self, store: Store) -> None:
+        """It queues for its next stage, or for its next attempt, until the lane is resumed."""
+        fetch, review = lanes_of(store, "fetch", "review")
+        one, two = build.taken_many(store, 2)
+        store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
+
+        done = [build.advance(one, review), build.retry(two, at=NOW)]
+        agree(build.exchange(store, "w1", done, ClaimRequest((review, fetch), 4)).claimed, ())
+
+        agree(build.statuses(store), {"queued": 2})
 
 
 class ClaimTests(KeyTests, OrderTests):

@@ -154,6 +154,17 @@ class OriginTests(FenceTests):
         agree([len(straight), len(queued)], [1, 1])
         agree([(one.input, one.payload) for one in (*straight, *queued)], [(text_of(size), payload)] * 2)
 
+    def test_every_later_stage_knows_what_its_job_was_submitted_with(self, store: Store) -> None:
+        """However many stages it went through without queueing."""
+        _, review, bill = lanes_of(store, "fetch", "review", "bill")
+        one = build.taken(store, payload=b'"order"')
+
+        for lane in (review, bill):
+            done = [build.advance(one, lane, value=b'"output"')]
+            (one,) = build.exchange(store, "w1", done, ClaimRequest((lane,), 1)).claimed
+
+        agree((one.lane, one.input, one.payload), (bill, b'"output"', b'"order"'))
+
 
 class SettlementTests(OriginTests):
     """What becomes of jobs."""
