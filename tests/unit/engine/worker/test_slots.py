@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
-from redrive import Redrive
+from redrive import Breaker, Pipeline, Redrive
+from redrive.core.breaker import Evidence
+from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.slots import WorkerParts
+from redrive.store.records import ClaimedJob, ClaimRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import A, InlineThreads, NoProcesses, T, at_once
 from tests.unit.build import attempts, bounded, jobs, one_stage, until, worker_on
+
+API = Breaker("api", consecutive=1, open_for=5)
 
 
 class BrokenThreads(InlineThreads):
@@ -71,6 +76,58 @@ def test_a_worker_that_can_start_nothing_any_more_ends_and_gives_everything_back
     bounded(scene())
     assert jobs(store, "status, attempt") == [("complete", 1), ("queued", 1)]
     assert attempts(store) == [("ok",)]
+
+
+@pytest.fixture
+def claimed(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> tuple[Pipeline, ClaimedJob]:
+    """A job of a stage that runs once at a time, behind a breaker that is open, and leased by w1."""
+    pipeline = one_stage(lambda number: number, name="plain", concurrency=1, breaker=API)
+    rd.submit(pipeline, 1)
+    (lane,) = store.lanes("shop", ["plain"])
+    store.start_worker("w1", clock.wall(), 60)
+    breakers = SharedBreakers(store, [API])
+    breakers.note(API, Evidence.DOWN)
+    breakers.flush(clock.wall() - 10)
+    want = ClaimRequest((lane,), 1)
+    (job,) = store.exchange("w1", [], want, now=clock.wall(), token=1).claimed
+    return pipeline, job
+
+
+def test_a_job_that_is_dropped_before_it_starts_frees_the_limit_of_its_stage_and_its_probe(
+    store: SqliteStore, clock: VirtualClock, claimed: tuple[Pipeline, ClaimedJob]
+) -> None:
+    pipeline, job = claimed
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline)
+        worker.probes.assign(job.id, API, clock.wall(), "probe")
+        worker.slots.put([job])
+        assert worker.slots.lane_limits(5) == {job.lane: 0}
+
+        assert worker.slots.drop_waiting() == [job]
+
+        assert worker.slots.lane_limits(5) == {job.lane: 1}
+        worker.probes.release_dropped(clock.wall())
+        assert worker.probes.standing(API).state.probe is None
+
+    bounded(scene())
+
+
+def test_a_prefetched_job_waits_for_the_slot_of_a_run_that_was_left_behind(
+    store: SqliteStore, claimed: tuple[Pipeline, ClaimedJob]
+) -> None:
+    pipeline, job = claimed
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline, concurrency=1)
+        worker.slots._orphans = 1
+        worker.slots.put([job])
+
+        worker.slots.fill()
+
+        assert (worker.slots.running, worker.slots.first_waiting) == (0, job)
+
+    bounded(scene())
 
 
 def test_an_async_stage_whose_task_could_not_be_made_runs_when_it_can(
