@@ -58,6 +58,21 @@ def test_letters_that_become_ready_after_the_start_are_not_replayed(shop: Shop) 
     assert shop.counts() == {"resolved": 2, "ready": 4}
 
 
+def test_letters_whose_evidence_is_taken_back_after_the_start_are_not_replayed_where_it_is_required(
+    shop: Shop,
+) -> None:
+    shop.store.apply(replay_sql.put_rules(pipeline="shop", rules=b'{"evidence":"required"}'))
+    remedied(shop, 1, 2)
+
+    begun = replays.start(shop.store, LetterFilter(ids=(1, 2)), BY, plan=plan_of(()))
+    triage.triage(shop.store, named(shop, 2), BY, diagnosis="auth_config")
+    driver = shop.driver()
+    for _ in range(3):
+        driver.drive()
+
+    assert (begun.expected, shop.counts()) == (2, {"replaying": 1, "triaged": 1, "open": 4})
+
+
 def test_letters_that_are_restored_after_the_start_are_not_replayed(shop: Shop) -> None:
     triage.discard(shop.store, named(shop, 4, 5, 6), BY)
 

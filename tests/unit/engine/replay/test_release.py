@@ -15,6 +15,7 @@ from redrive.engine.replay.record import counts_of
 from redrive.engine.replay.release import batch_of, by_distinct_key, misfit, release_steps
 from redrive.engine.replay.rules import record_rules
 from redrive.errors import ReplayRefusedError
+from redrive.ops.jobs.acts import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.edit import edit
 from redrive.ops.letters.preview import preview_replay
@@ -101,6 +102,17 @@ def test_a_letter_is_released_with_its_own_edit_though_another_was_edited_since_
     steps = release_steps(shop.store, batch, replay=None, first_lane=None, now=shop.clock.wall())
 
     assert shop.store.apply(*steps) is not None
+
+
+def test_a_letter_is_not_taken_whose_job_cannot_be_queued_any_more(shop: Shop) -> None:
+    shop.fail(1)
+    batch = batch_of(shop.store.query(release_sql.replay_candidates(ids=[1], from_start=False)))
+    erase(shop.store, 1, BY)
+
+    steps = release_steps(shop.store, batch, replay=None, first_lane=None, now=shop.clock.wall())
+
+    assert shop.store.apply(*steps) is None
+    assert shop.counts() == {"open": 1}
 
 
 def test_of_letters_with_one_key_the_first_is_released(shop: Shop) -> None:

@@ -237,7 +237,8 @@ def test_a_dry_run_knows_renamed_stages_taken_keys_changed_settings_and_open_bre
 
 def test_a_dry_run_tells_of_jobs_that_are_on_their_way_already(shop: Shop) -> None:
     rule(shop)
-    shop.fail(2)
+    shop.fail(1, key="k")
+    shop.fail(1)
     retry_job(shop.store, 1, BY)
 
     found = validate(shop.store, SHOP)
