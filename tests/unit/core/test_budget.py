@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive import ConfigurationError
-from redrive.core.budget import FailureBudget, RunStatus, RunThresholds, Tally
+from redrive.core.budget import FailureBudget, FailureRule, RunStatus, RunThresholds, Tally, decide_status
 
 counts = st.integers(0, 10_000)
 
@@ -53,6 +53,17 @@ def test_thresholds_are_configurable() -> None:
     strict = RunThresholds(completed=1.0, partial_success=0.9)
 
     assert strict.status_of(Tally(total=10, succeeded=9, dead=1)) is RunStatus.PARTIAL_SUCCESS
+
+
+@pytest.mark.parametrize("rule", [RunThresholds(), FailureRule()])
+@pytest.mark.parametrize("stopped", [RunStatus.ABORTED, RunStatus.CANCELLED, RunStatus.PAUSED])
+def test_a_run_that_was_stopped_stays_so_whatever_its_jobs_did(
+    rule: RunThresholds | FailureRule, stopped: RunStatus
+) -> None:
+    done = Tally(total=2, succeeded=2)
+
+    assert decide_status(rule, stopped, done, has_permanent=True) is stopped
+    assert decide_status(rule, RunStatus.RUNNING, done, has_permanent=False) is RunStatus.COMPLETED
 
 
 @pytest.mark.parametrize(

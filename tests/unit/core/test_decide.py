@@ -307,7 +307,7 @@ def test_without_a_holding_breaker_the_policy_decides(what: Failure, standing: B
 
 
 def test_signals_of_the_stage_come_before_everything_else() -> None:
-    everything = RetryPolicy(5, STEADY.backoff, retry_on="all")
+    everything = RetryPolicy(5, STEADY.backoff, retry_on="all", retry_after_cap=5)
     down = BreakerStatus(HOLDING, step.opened(90))
 
     cancel = decided(everything, failure(signal=SignalKind.CANCEL), down)

@@ -89,8 +89,9 @@ def test_a_delay_that_was_asked_for_pauses_everyone_and_what_was_saved_up_is_gon
     assert reserve(TEN, state, 10.0, 1)[1].ready_at == pytest.approx(30.1)
 
 
-def test_a_shorter_delay_does_not_end_a_longer_one() -> None:
+def test_a_shorter_delay_does_not_end_a_longer_one_and_a_longer_one_extends_it() -> None:
     state = step.paused(LimitState(), 30.0)
+    assert step.paused(state, 40.0).paused_until == 40.0
 
     assert step.paused(state, 20.0) is state
     assert step.refused(TEN, state, 10.0, started_at=9.9, retry_after=0).paused_until == 30.0
