@@ -166,7 +166,32 @@ class OriginTests(FenceTests):
         agree((one.lane, one.input, one.payload), (bill, b'"output"', b'"order"'))
 
 
-class SettlementTests(OriginTests):
+class BrokenRowTests(OriginTests):
+    """What becomes of a settlement that does not fit."""
+
+    def test_a_row_that_breaks_a_constraint_is_taken_out_and_the_rest_commits(self, store: Store) -> None:
+        """It still belongs to the worker, who settles it as a failure of its attempt."""
+        bad, good = build.taken_many(store, 2)
+
+        answer = build.exchange(store, "w1", [build.settlement(bad, value=None), build.settlement(good)])
+
+        agree((answer.lost, answer.broken), ((), (bad.id,)))
+        agree(build.statuses(store), {"complete": 1, "processing": 1})
+        agree(build.exchange(store, "w1", [build.burial(bad)]).broken, ())
+
+    def test_nothing_is_kept_of_a_settlement_whose_letter_breaks_a_constraint(self, store: Store) -> None:
+        """Neither the end of its job nor the attempt, which were written before."""
+        (one,) = build.taken_many(store, 1)
+        letter = replace(build.LETTER, reason=None)
+
+        agree(build.exchange(store, "w1", [build.burial(one, letter=letter)]).broken, (one.id,))
+
+        agree(build.statuses(store), {"processing": 1})
+        agree(build.attempts(store, one.id, "outcome"), [])
+        agree(build.exchange(store, "w1", [build.settlement(one)]).lost, ())
+
+
+class SettlementTests(BrokenRowTests):
     """What becomes of jobs."""
 
     @pytest.mark.parametrize("room", [1, 0])
@@ -308,16 +333,6 @@ class SettlementTests(OriginTests):
         agree((again.lost, again.broken), ((), ()))
         agree(build.statuses(store), {"complete": 1, "failed": 1, "queued": 1})
         agree(len(build.attempts(store, third.id)), 1)
-
-    def test_a_row_that_breaks_a_constraint_is_taken_out_and_the_rest_commits(self, store: Store) -> None:
-        """It still belongs to the worker, who settles it as a failure of its attempt."""
-        bad, good = build.taken_many(store, 2)
-
-        answer = build.exchange(store, "w1", [build.settlement(bad, value=None), build.settlement(good)])
-
-        agree((answer.lost, answer.broken), ((), (bad.id,)))
-        agree(build.statuses(store), {"complete": 1, "processing": 1})
-        agree(build.exchange(store, "w1", [build.burial(bad)]).broken, ())
 
     def test_every_job_is_accounted_for_after_any_mixture(self, store: Store) -> None:
         """Whatever becomes of them, none is lost and none is two."""

@@ -78,10 +78,11 @@ class UniformBatchTests(Scene):
             worker_sql.progress(progress="1 of 2", job=first.id, worker="w1", dispatch=first.dispatch)
         )
 
-        answer = build.exchange(store, "w1", done, ClaimRequest((review, fetch), 100))
+        answer = build.exchange(store, "w1", done, ClaimRequest((review, fetch), 100), NOW + 5)
 
         agree((len(answer.claimed), answer.claimed[0].id), (100, first.id))
-        agree(build.facts(store, first.id).progress, None)
+        seen = build.facts(store, first.id)
+        agree((seen.progress, seen.last_attempt_at), (None, instant(NOW + 5)))
         agree(build.statuses(store), {"processing": 100, "queued": SIZE - 100})
         agree({(one.lane, one.attempt, one.dispatch) for one in answer.claimed}, {(review, 1, 2)})
         rest = build.claim(store, review, SIZE, worker="w2", now=NOW + 10 * SIZE)
@@ -89,7 +90,8 @@ class UniformBatchTests(Scene):
         agree(inputs, {one.id: (review, b'"of %d"' % one.id) for one in batch})
 
     @pytest.mark.parametrize(
-        "spent", [{"snoozes": 2}, {"suspects": 1}, {"crashes": 1}, {"codes": b'{"NETWORK_RESET":1}'}]
+        "spent",
+        [{"attempt": 2}, {"snoozes": 2}, {"suspects": 1}, {"crashes": 1}, {"codes": b'{"NETWORK_RESET":1}'}],
     )
     def test_each_of_a_uniform_batch_begins_its_next_stage_with_a_fresh_budget(
         self, store: Store, spent: dict[str, object]
