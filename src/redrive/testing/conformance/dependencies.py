@@ -192,9 +192,10 @@ class DependencyTests(ShopTests):
         (again,) = build.claimed(store, one, now=now + 60)
         build.exchange(store, "w1", [hold(again, "mail")], now=now + 60)
 
-        released = store.apply(worker_sql.release_held(now=now, breaker="api"))
+        agree(store.apply(worker_sql.release_held(now=now, breaker="api")), [[first.id]])
 
-        agree(released, [[first.id]])
+        # It is due, and keeps its place in the queue.
+        agree(store.apply(worker_sql.release_held(now=now + 1, breaker="api")), [[]])
 
     def test_a_breaker_that_was_changed_meanwhile_is_not_forgotten(self, store: Store) -> None:
         """Somebody has called since it was looked at."""

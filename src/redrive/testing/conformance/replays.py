@@ -7,6 +7,8 @@ start to the note that closes one, with everything that stops one or is skipped 
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -262,9 +264,11 @@ class ReplayTests(RoundTests):
 
         holds(not released(store, 1))
         holds(released(store, 1, replay=1))
-        (one,) = build.claim(store, lane, now=NOW + 20)
-        build.exchange(store, "w1", [build.settlement(one)])
+        for settle in (partial(build.retry, at=NOW), build.settlement):
+            (one,) = build.claim(store, lane, now=NOW + 20)
+            build.exchange(store, "w1", [settle(one)])
 
+        agree(store.query(replay_sql.recovered_of(replay=1)), [(1, 1, 1)])
         counts = counts_of(store, 1)
         agree((counts.waiting, counts.replaying, counts.completed), (1, 0, 1))
         agree(store.query(upkeep_sql.wrong_letter_tallies(limit=5)), [])

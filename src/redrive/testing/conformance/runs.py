@@ -104,6 +104,13 @@ class StatusTests(Scene):
         agree([decided(store, "completed", complete=2) for _ in range(2)], [True, False])
         agree(store.query(run_sql.live_runs(now=NOW)), [])
 
+    def test_a_run_is_not_decided_by_successes_that_are_none(self, store: Store) -> None:
+        """As many have ended as were seen, but one of them otherwise."""
+        one, two = started(store)
+        build.exchange(store, "w1", [build.settlement(one), build.burial(two)])
+
+        agree([decided(store, "completed", complete=count) for count in (2, 0, 1)], [False, False, True])
+
     def test_a_run_that_was_stopped_meanwhile_is_not_decided_as_if_it_ran(self, store: Store) -> None:
         """And it is stopped once: the reason is that of the first time."""
         build.exchange(store, "w1", [build.settlement(one) for one in started(store)])
