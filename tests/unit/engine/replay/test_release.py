@@ -17,7 +17,9 @@ from redrive.engine.replay.rules import record_rules
 from redrive.errors import ReplayRefusedError
 from redrive.ops.jobs.acts import erase
 from redrive.ops.jobs.retry import retry_job
+from redrive.ops.letters import triage
 from redrive.ops.letters.edit import edit
+from redrive.ops.letters.freeze import freeze
 from redrive.ops.letters.preview import preview_replay
 from redrive.ops.replay import replays
 from redrive.ops.replay.progress import report_of
@@ -102,6 +104,17 @@ def test_a_letter_is_released_with_its_own_edit_though_another_was_edited_since_
     steps = release_steps(shop.store, batch, replay=None, first_lane=None, now=shop.clock.wall())
 
     assert shop.store.apply(*steps) is not None
+
+
+def test_a_letter_that_was_discarded_since_it_was_read_is_not_released(shop: Shop) -> None:
+    shop.fail(1)
+    batch = batch_of(shop.store.query(release_sql.replay_candidates(ids=[1], from_start=False)))
+    triage.discard(shop.store, freeze(shop.store, SHOP), BY)
+
+    steps = release_steps(shop.store, batch, replay=None, first_lane=None, now=shop.clock.wall())
+
+    assert shop.store.apply(*steps) is None
+    assert shop.counts() == {"discarded": 1}
 
 
 def test_a_letter_is_not_taken_whose_job_cannot_be_queued_any_more(shop: Shop) -> None:
