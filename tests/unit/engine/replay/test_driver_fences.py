@@ -56,6 +56,17 @@ def test_the_lease_on_a_replay_is_renewed_before_it_ends(shop: Shop) -> None:
     assert ends_in() == pytest.approx(DRIVE_SECONDS)
 
 
+def test_a_pause_gives_no_replay_more_than_its_rate(shop: Shop) -> None:
+    begun = replays.start(shop.store, SHOP, BY, plan=plan_of((), rate=0.5))
+    only = shop.driver("w1")
+    for _ in range(3):
+        only.drive()
+        replays.pause(shop.store, begun.id, BY)
+        replays.resume(shop.store, begun.id, BY)
+
+    assert shop.counts() == {"open": 3, "replaying": 1}
+
+
 def test_letters_are_not_marked_for_a_replay_that_was_paused_meanwhile(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
