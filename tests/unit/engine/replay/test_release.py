@@ -156,6 +156,7 @@ def test_large_values_and_large_edits_are_replayed_in_a_replay(store: Store, clo
     work(store, pipeline)
 
     assert sorted(map(len, seen)) == [50_000, 50_001]
+    assert read_rows(store, "SELECT count(*) FROM job_values WHERE job_id = 1") == [(1,)]
 
 
 def test_without_the_code_a_full_restart_of_a_pipeline_whose_first_stage_was_renamed_is_refused(
