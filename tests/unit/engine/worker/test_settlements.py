@@ -20,7 +20,7 @@ from redrive.engine.worker.settlements import (
     settlement_of_failure,
     settlement_of_stop,
 )
-from redrive.store.records import ClaimedJob, ClaimRequest, Settlement
+from redrive.store.records import HOOK, ClaimedJob, ClaimRequest, Settlement
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY
@@ -37,7 +37,7 @@ def dispatch(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> Dispatch:
     async def call(number: int) -> int:
         return number
 
-    pipeline = Pipeline("shop", [stage(retry=STEADY, breaker=API)(call)])
+    pipeline = Pipeline("shop", [stage(retry=STEADY, breaker=API)(call)], on_retry=lambda _: None)
     (lane,) = lanes_of(store, [pipeline]).values()
     rd.submit(pipeline, 1)
     now = clock.wall()
@@ -75,7 +75,7 @@ def test_a_snooze_burns_a_snooze_alone(dispatch: Dispatch) -> None:
 def test_a_retry_burns_the_attempt_counts_its_code_and_stays_under_suspicion(dispatch: Dispatch) -> None:
     again = failed(dispatch, RESET)
 
-    assert (again.outcome, again.burned) == ("retry", True)
+    assert (again.outcome, again.burned, again.recipients) == ("retry", True, (HOOK,))
     assert spent(again) == (3, 3, 1, 1, {"NETWORK_RESET": 2})
 
 
@@ -105,7 +105,7 @@ def test_a_job_that_somebody_cancelled_is_not_tried_again_but_given_up_with_its_
 
     ended = failed(dispatch, exc)
 
-    assert (ended.status, ended.letter is not None) == (status, has_letter)
+    assert (ended.status, ended.letter is not None, ended.recipients) == (status, has_letter, ())
 
 
 @pytest.mark.parametrize(("exc", "count"), [(RESET, 0), (PermissionError("no"), 0), (Skip("empty"), 1)])

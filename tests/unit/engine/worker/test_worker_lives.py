@@ -17,6 +17,7 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
+from redrive.store.records import Settlement
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses, T, at_once, inline_parts
@@ -225,6 +226,33 @@ def test_what_runs_on_a_thread_when_its_worker_dies_keeps_the_place_and_does_not
 
     bounded(scene())
     assert rd.job(1).result() == 7
+
+
+def test_what_was_not_committed_before_a_worker_was_declared_dead_is_not_sent_under_its_next_name(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, int]] = []
+    plain = store.exchange
+
+    async def scene() -> None:
+        pipeline = one_stage(lambda number: number, name="plain")
+        rd.submit(pipeline, 7)
+        worker = worker_on(store, pipeline)
+
+        def exchange(name: str, done: list[Settlement], *args: object, **options: object) -> object:
+            sent.extend((name, one.job.dispatch) for one in done)
+            if done and name == "w1":
+                store.reap(clock.wall() + 1_000)
+                worker.declare_dead(name)
+                raise StoreUnavailableError(database="x", cause="gone")
+            return plain(name, done, *args, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(store, "exchange", exchange)
+        await worker.run(until_idle=True)
+
+    bounded(scene())
+    assert sent == [("w1", 1), ("w2", 2)]
+    assert attempts(store) == [("crashed",), ("ok",)]
 
 
 def test_the_second_stop_drops_what_runs(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
