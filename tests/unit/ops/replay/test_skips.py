@@ -59,6 +59,20 @@ def test_the_first_letters_of_every_reason_are_named_with_the_job_that_has_the_k
     assert [letter for letter, _ in report.skipped_letters] == [3, 5, 6]
 
 
+def test_what_a_cancelled_replay_did_not_release_is_left_out_and_not_skipped(rd: Redrive) -> None:
+    BROKEN.append(True)
+    rd.submit_many(SHOP, range(3))
+    rd.work([SHOP], until_idle=True, concurrency=1)
+    rd.jobs.erase(1)
+    begun = rd.replays.start(pipeline="shop", canary=(1, 2))
+    rd.work([SHOP], until_idle=True, concurrency=1)
+
+    rd.replays.cancel(begun.id)
+
+    report = rd.replays.status(begun.id)
+    assert (report.letters, report.skipped, report.failed_again_same, report.left_out) == (3, 1, 1, 1)
+
+
 def test_a_reason_whose_letters_come_late_is_named_as_well(
     rd: Redrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
