@@ -135,7 +135,7 @@ def test_an_erased_job_comes_back_only_with_a_new_value(shop: Shop) -> None:
             (b"5",),
         )
 
-    retry_job(shop.store, 1, BY)
+    assert retry_job(shop.store, 1, BY).erased_at is None
     shop.work()
 
     assert shop.seen == [("pay", 5)]
