@@ -309,7 +309,8 @@ class ClaimTests(KeyTests, OrderTests):
         (other,) = lanes_of(store, pipeline="other")
         held = build.taken(store)
         store.submit([build.new(shop), build.new(other)], NOW)
-        store.apply(worker_sql.pause_lanes(now=NOW, pipeline="shop"))
+        pauses = [store.apply(worker_sql.pause_lanes(now=NOW + turn, pipeline="shop")) for turn in range(2)]
+        agree(pauses, [[[shop]], [[]]])
 
         got = build.exchange(store, "w1", [build.settlement(held)], ClaimRequest((shop, other), 10))
 
