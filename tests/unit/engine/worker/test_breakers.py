@@ -293,6 +293,31 @@ def test_what_a_stage_asks_for_proves_nothing_about_the_dependency(
     assert store.read("SELECT * FROM breaker_changes") == []
 
 
+def test_a_breaker_that_opens_before_a_commit_is_written_at_once_and_on_record(store: SqliteStore) -> None:
+    breakers = SharedBreakers(store, [OPEN])
+    for _ in range(2):
+        assert breakers.flush(1.0, with_commit=True) == []
+        for _ in range(3):
+            breakers.note(OPEN, Evidence.DOWN, "NETWORK_REFUSED")
+
+    assert breakers.flush(2.0, with_commit=True) == []
+
+    assert not breakers.standing(OPEN).is_closed
+    assert store.read("SELECT before, after, code FROM breaker_changes") == [
+        ("closed", "open", "NETWORK_REFUSED")
+    ]
+
+
+def test_a_probe_can_be_taken_again_under_its_own_token_alone(store: SqliteStore) -> None:
+    one = Breaker("one", consecutive=1, open_for=5)
+    breakers = SharedBreakers(store, [one])
+    probes = Probes(store, {}, breakers)
+    breakers.note(one, Evidence.DOWN)
+    breakers.flush(1.0)
+
+    assert [probes.take(one, 10.0, token) for token in ("mine", "mine", "other")] == [True, True, False]
+
+
 def test_only_an_opening_has_a_code(store: SqliteStore) -> None:
     """Also if a call that proved the dependency alive has one: of a batch, single items may have failed."""
     one = Breaker("one", consecutive=1, open_for=5)
