@@ -90,6 +90,37 @@ def test_an_outage_is_logged_and_waited_for(
     assert clock.waits.count(1.0) >= 5
 
 
+def test_a_worker_that_is_stopped_late_in_an_outage_still_waits_for_the_store(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    ran: list[int] = []
+    asked: list[int] = []
+
+    async def scene() -> None:
+        async def ask(question: Callable[[], T]) -> T:
+            asked.extend(ran)
+            if len(asked) == 8:
+                worker.stop()
+            if 0 < len(asked) <= 10:
+                raise StoreUnavailableError(database="x", cause="gone")
+            return question()
+
+        parts = WorkerParts(ask_store=ask, threads=InlineThreads(), processes=NoProcesses())
+        worker = worker_on(store, pipeline, parts=parts)
+        await worker.run()
+
+    def run(number: int) -> int:
+        ran.append(number)
+        return number
+
+    pipeline = one_stage(run)
+    rd.submit(pipeline, 1)
+    bounded(scene())
+
+    assert jobs(store) == [("complete",)]
+    assert attempts(store) == [("ok",)]
+
+
 def test_a_worker_that_cannot_sign_off_lets_its_lease_expire(
     store: SqliteStore, rd: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
