@@ -183,12 +183,16 @@ class OrderTests(Scene):
         few = ClaimRequest((embed, fetch), 2, {embed: 1}, slots=1, batched=batched)
         agree([one.lane for one in build.exchange(store, "w1", done, few).claimed], [embed, fetch])
 
-    def test_a_lane_that_shares_slots_leaves_them_to_the_lanes_behind_it(self, store: Store) -> None:
-        """However many of its jobs are claimed."""
+    @pytest.mark.parametrize(("limit", "slots"), [(9, 1), (3, 2)])
+    def test_a_lane_that_shares_slots_leaves_them_to_the_lanes_behind_it(
+        self, store: Store, limit: int, slots: int
+    ) -> None:
+        """However many of its jobs are claimed; but not more than are wanted in all."""
         embed, fetch = lanes_of(store, "embed", "fetch")
         store.submit([build.new(lane) for lane in (embed, fetch) for _ in range(2)], NOW)
 
-        held = build.claimed(store, ClaimRequest((embed, fetch), 9, slots=1, batched=frozenset([embed])))
+        want = ClaimRequest((embed, fetch), limit, slots=slots, batched=frozenset([embed]))
+        held = build.claimed(store, want)
 
         agree([one.lane for one in held], [embed, embed, fetch])
 
