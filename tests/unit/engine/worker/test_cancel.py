@@ -15,7 +15,7 @@ from redrive.engine.worker.dispatch import ENDING
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import JobNotFoundError
 from redrive.ops.jobs.explain import explain
-from redrive.store.records import Step
+from redrive.store.records import JobId, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import operations as operation_sql
 from redrive.testing import VirtualClock
@@ -326,6 +326,30 @@ def test_a_cancel_while_its_outcome_is_being_settled_leaves_no_job_behind(
             assert job.status == "cancelled"
 
     bounded(scene())
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_job_that_is_about_to_be_given_up_gets_its_letter_although_it_is_cancelled_meanwhile(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    async def scene() -> None:
+        gate = Gate()
+
+        async def call(_number: int) -> None:
+            gate.is_open.clear()
+            raise PermissionError("no")
+
+        pipeline = one_stage(call, breaker=Breaker("api", consecutive=5, counts="all"))
+        job = rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline, parts=gate.parts())
+        async with working(worker):
+            await until(lambda: not gate.is_open.is_set() and gate.waiting)
+            worker.slots.cancel([JobId(job.id)])
+            gate.is_open.set()
+            await until(lambda: job.status != "processing")
+
+    bounded(scene())
+    assert jobs(store, "status, error_code") == [("failed", "IO_DENIED")]
 
 
 @pytest.mark.parametrize("is_cancelled", [True, False])
