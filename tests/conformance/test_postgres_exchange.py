@@ -10,9 +10,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
+from redrive.errors import StoreUnavailableError
+from redrive.store.postgres import settle
 from redrive.store.postgres.arrays import column
 from redrive.store.postgres.listen import channel_of
+from redrive.store.postgres.session import Session
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.records import (
     ClaimedJob,
@@ -216,3 +220,26 @@ def test_settling_announces_nothing_and_submitting_does(store: PostgresStore, sc
         listening.execute("SELECT pg_notify(%s, 'the next')", (channel_of(store.address.schema),))
 
         assert [note.payload for note in listening.notifies(timeout=30, stop_after=1)] == ["the next"]
+
+
+def test_a_server_that_cannot_settle_now_breaks_no_row(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where rows are settled one by one, because one of them was lost."""
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 2, NOW)
+    one, two = claim(store, lane)
+    record = settle._record
+
+    def busy(db: Session, worker: str, done: Sequence[Settlement]) -> None:
+        if len(done) == 1:
+            raise psycopg.errors.LockNotAvailable("somebody else has it")
+        record(db, worker, done)
+
+    monkeypatch.setattr(settle, "_record", busy)
+    stale = replace(one, dispatch=7)
+
+    with pytest.raises(StoreUnavailableError):
+        exchange(store, "w1", [settlement(stale), settlement(two)])
+
+    assert statuses(store) == {"processing": 2}
