@@ -10,8 +10,11 @@ import signal
 import sys
 import threading
 from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -367,6 +370,24 @@ def test_the_crash_of_a_shared_process_never_gives_a_job_up(
 
     assert alone == [False, False, True]
     assert attempts(store) == [("crashed",), ("crashed",), ("dead",)]
+
+
+def test_the_pool_that_follows_a_broken_one_is_kept_whoever_hears_of_the_breakage_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> None:
+        with open_processes() as made, ProcessPoolExecutor(1) as next_pool:
+
+            async def broken(*_: object) -> bytes:
+                made._shared = next_pool
+                raise BrokenProcessPool
+
+            monkeypatch.setattr(made, "_run", broken)
+            with pytest.raises(LostProcessError):
+                await made.run(cast("Dispatch", None), is_alone=False)
+            assert made._shared is next_pool
+
+    bounded(scene())
 
 
 def test_a_late_wish_of_a_process_stage_is_still_its_wish(
