@@ -114,7 +114,7 @@ class RoundTests(Scene):
         build.exchange(store, "w1", [build.retry(one, at=NOW, **spent)])
         (one,) = build.claimed(store, of_key)
         store.apply(job_sql.ask_to_cancel(job=one.id).touching(1))
-        build.exchange(store, "w1", [build.burial(one)])
+        build.exchange(store, "w1", [build.burial(one, codes=b'{"NETWORK_RESET":2}')])
 
         holds(released(store, 1))
 
