@@ -308,6 +308,17 @@ def test_a_breaker_that_opens_before_a_commit_is_written_at_once_and_on_record(s
     ]
 
 
+def test_an_opening_has_the_code_of_the_last_failure_whatever_other_calls_found(store: SqliteStore) -> None:
+    half = Breaker("half", failure_rate=0.5, min_calls=2)
+    breakers = SharedBreakers(store, [half])
+    breakers.note(half, Evidence.DOWN, "NETWORK_REFUSED")
+    breakers.note(half, Evidence.ALIVE)
+
+    breakers.flush(1.0)
+
+    assert store.read("SELECT after, code FROM breaker_changes") == [("open", "NETWORK_REFUSED")]
+
+
 def test_a_probe_can_be_taken_again_under_its_own_token_alone(store: SqliteStore) -> None:
     one = Breaker("one", consecutive=1, open_for=5)
     breakers = SharedBreakers(store, [one])
