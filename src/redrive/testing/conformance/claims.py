@@ -317,7 +317,8 @@ class ClaimTests(KeyTests, OrderTests):
         held = build.taken(store)
         store.submit([build.new(shop), build.new(other)], NOW)
         pauses = [store.apply(worker_sql.pause_lanes(now=NOW + turn, pipeline="shop")) for turn in range(2)]
-        agree(pauses, [[[shop]], [[]]])
+        paused: list[list[list[int]]] = [[[shop]], [[]]]
+        agree(pauses, paused)
 
         got = build.exchange(store, "w1", [build.settlement(held)], ClaimRequest((shop, other), 10))
 
