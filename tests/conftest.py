@@ -20,7 +20,7 @@ from redrive.store.postgres import connection
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock, virtual_time
-from tests import statement_record, tracing
+from tests import memory_databases, statement_record, tracing
 from tests.databases import DIALECTS, Address, Schemas, server_of
 from tests.kept_connections import KeptConnection
 from tools import pytest_requirements
@@ -59,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     pytest_requirements.register(config)
     statement_record.register(config)
     tracing.register(config)
+    memory_databases.register()
     config.addinivalue_line("markers", "sqlite: it is about the embedded store alone")
 
 

@@ -27,6 +27,7 @@ def shell(
     """A shell in an empty folder with `flows.py`; commands that name no database use a file there, or one on a server."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
+    loaded = set(sys.modules)
     levels = {logging.getLogger(name): 0 for name in ("redrive", "flows", "talking", "renamed")}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
@@ -41,7 +42,7 @@ def shell(
     for process in opened.started:
         process.kill()
         process.communicate(timeout=60)
-    for name in [name for name, module in sys.modules.items() if _is_from(module, tmp_path)]:
+    for name in [name for name in sys.modules.keys() - loaded if _is_from(sys.modules[name], tmp_path)]:
         del sys.modules[name]
     root.handlers[:], root.level = before
     for logger, level in levels.items():
