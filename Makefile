@@ -143,8 +143,7 @@ bench: setup-dev setup-bench ## Measure redrive beside its peers
 # --- Tests ----------------------------------------------------------------------------------------------------------
 
 # Side by side: one run mostly computes, the other mostly starts programs and waits for them, and meanwhile one check after the other
-# is made. So the second one has a process more. What each prints stays together; one that fails does not keep the others from their
-# end, but fails the whole.
+# is made. What each prints stays together; one that fails does not keep the others from their end, but fails the whole.
 .PHONY: test test-measured test-others
 test: export HYPOTHESIS_PROFILE = ci
 test: setup-dev setup-browser ## Everything CI needs: check, all tests, coverage, requirements
@@ -161,10 +160,10 @@ test: setup-dev setup-browser ## Everything CI needs: check, all tests, coverage
 	@rm -rf "$(SCRATCH)"
 
 test-measured:
-	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $(JOBS) $(MEASURED)
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $(JOBS) --dist=worksteal $(MEASURED)
 
 test-others:
-	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $$(($(JOBS) + 1)) --dist=loadgroup $(addprefix --ignore=,$(MEASURED))
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $(JOBS) --dist=loadgroup $(addprefix --ignore=,$(MEASURED))
 
 .PHONY: test-fast
 test-fast: setup-dev ## The unit tests alone
