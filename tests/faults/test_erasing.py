@@ -16,7 +16,7 @@ from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.core.replay import ReplayRules
 from redrive.engine.retention import Retention
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.upkeep.prune import prune
 from redrive.store.sqlite import store as sqlite_store
 from redrive.store.sqlite.store import SqliteStore

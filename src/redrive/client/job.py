@@ -18,7 +18,7 @@ from redrive.engine.pipeline.codec import Codec, codec_for
 from redrive.engine.pipeline.pipeline import Pipeline, PipelineRef
 from redrive.engine.runtime import CURRENT
 from redrive.errors import WaitTimeoutError
-from redrive.ops.jobs.acts import ENDED, cancel_job
+from redrive.ops.jobs.cancel import ENDED, cancel_job
 from redrive.ops.jobs.explain import Explanation, explain
 from redrive.ops.jobs.facts import Attempt, job_attempts, job_events, job_facts
 from redrive.ops.jobs.inspect import children_of

@@ -16,7 +16,9 @@ from redrive.client.options import ActorOptions, actor_of
 from redrive.core.failure import Failure
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.acts import ErasureReport, bury, cancel_job, erase, free_key
+from redrive.ops.jobs.bury import bury
+from redrive.ops.jobs.cancel import cancel_job
+from redrive.ops.jobs.erase import ErasureReport, erase, free_key
 from redrive.ops.jobs.explain import Explanation, explain
 from redrive.ops.jobs.facts import jobs_of_owner
 from redrive.ops.jobs.inspect import JobDetails, JobFilter

@@ -19,7 +19,7 @@ from redrive.engine.runs.runs import RunReport, Runs
 from redrive.engine.runtime import CURRENT
 from redrive.errors import RunError
 from redrive.ops.audit import Actor, Subject
-from redrive.ops.jobs.acts import ENDED
+from redrive.ops.jobs.cancel import ENDED
 from redrive.store.protocol import Store
 from redrive.store.records import RunId, Step
 from redrive.store.statements import runs as run_sql

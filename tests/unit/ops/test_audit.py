@@ -15,7 +15,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ReplayRefusedError, StoreRefusedError
 from redrive.ops import audit, pipelines, runs
 from redrive.ops.audit import Actor, Subject
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.inspect import job_details
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.details import get_letter, letter_details

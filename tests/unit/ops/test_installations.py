@@ -15,7 +15,7 @@ from redrive import Context, Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters

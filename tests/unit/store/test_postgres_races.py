@@ -17,7 +17,7 @@ from redrive.engine.replay.release import batch_of, release_steps
 from redrive.engine.runs.ending import RunStatusDriver
 from redrive.errors import ReplayRefusedError
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.edit import edit
 from redrive.store.postgres.store import PostgresStore

@@ -19,8 +19,9 @@ from redrive.cli.output import tables
 from redrive.cli.output.errors import FAILED
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.acts import cancel_job, check_erasable
-from redrive.ops.jobs.acts import erase as erase_values
+from redrive.ops.jobs.cancel import cancel_job
+from redrive.ops.jobs.erase import check_erasable
+from redrive.ops.jobs.erase import erase as erase_values
 from redrive.ops.jobs.explain import explain as explain_job
 from redrive.ops.jobs.facts import get_job
 from redrive.ops.jobs.inspect import JobDetails, JobFilter

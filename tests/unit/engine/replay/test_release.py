@@ -15,7 +15,7 @@ from redrive.engine.replay.record import counts_of
 from redrive.engine.replay.release import batch_of, by_distinct_key, misfit, release_steps
 from redrive.engine.replay.rules import record_rules
 from redrive.errors import ReplayRefusedError
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import triage
 from redrive.ops.letters.edit import edit

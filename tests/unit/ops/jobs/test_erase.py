@@ -14,7 +14,7 @@ from redrive.errors import JobNotFoundError, ReplayRefusedError
 from redrive.ops import audit
 from redrive.ops.audit import Actor
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.acts import check_erasable, erase
+from redrive.ops.jobs.erase import check_erasable, erase
 from redrive.ops.letters.edit import edit
 from redrive.store.statements import release as release_sql
 from tests.embedded import table_rows

@@ -25,7 +25,7 @@ from redrive.errors import JobNotFoundError
 from redrive.ops import breakers
 from redrive.ops.audit import Actor, Subject
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.explain import Explanation, explain
 from redrive.ops.jobs.next_steps import next_steps, steps_for_letter
 from redrive.ops.jobs.timeline import timeline

@@ -19,7 +19,7 @@ from redrive.errors import (
 from redrive.ops.audit import operations
 from redrive.ops.breakers import move
 from redrive.ops.jobs import retry as retrying
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.facts import job_facts
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters import triage

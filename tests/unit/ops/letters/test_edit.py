@@ -13,7 +13,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.release import batch_of, release_steps
 from redrive.errors import LetterNotFoundError, ReplayRefusedError, SerializationError
 from redrive.ops.audit import Actor, operations
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.letters import triage
 from redrive.ops.letters.document import difference
 from redrive.ops.letters.edit import _editable, commit, draft, edit, value_for_edit

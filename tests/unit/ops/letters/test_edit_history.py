@@ -14,7 +14,7 @@ from redrive import ConfigurationError, Redrive, connect
 from redrive.engine.pipeline.codec import codec_for
 from redrive.errors import LetterNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor, operations
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.letters.details import edit_history
 from redrive.ops.letters.document import changed_places, unknown_fields
 from redrive.ops.letters.edit import edit

@@ -18,7 +18,7 @@ from redrive.engine.replay.release import batch_of, obstacle_to, release_steps, 
 from redrive.errors import ReplayRefusedError
 from redrive.ops.audit import Actor, operations
 from redrive.ops.jobs import inspect
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.facts import Attempt
 from redrive.ops.letters import imports, triage
 from redrive.ops.letters.details import get_letter

@@ -12,7 +12,7 @@ from redrive import Pipeline, Redrive, RetryPolicy, connect, stage
 from redrive.core.replay import ReplayRules
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.audit import Actor
-from redrive.ops.jobs.acts import erase
+from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.retry import retry_job
 from redrive.ops.letters.edit import edit
 from redrive.ops.letters.exports import export
