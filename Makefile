@@ -15,6 +15,8 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet --quiet
 # How many tests or checks run at the same time.
 JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+# Processes of each of the two test runs: one more than that, because tests also wait, for a server or for a program of theirs.
+TESTERS = $(shell expr $(JOBS) + 1)
 # The tests whose coverage is measured; tests/tracing.py leaves out what covers nothing more. The others mostly start programs.
 MEASURED := tests/unit tests/conformance tests/e2e tests/wire tests/wire_store
 # What each of several targets prints stays together, where make can do that (4.0 and newer).
@@ -144,7 +146,7 @@ bench: setup-dev setup-bench ## Measure redrive beside its peers
 
 # Side by side: one run mostly computes, the other mostly starts programs and waits for them, and meanwhile one check after the other
 # is made. What each prints stays together; one that fails does not keep the others from their end, but fails the whole.
-.PHONY: test test-measured test-others
+.PHONY: test test-measured test-others report-core report-rest report-requirements
 test: export HYPOTHESIS_PROFILE = ci
 test: setup-dev setup-browser ## Everything CI needs: check, all tests, coverage, requirements
 	@rm -rf $(RESULTS) .coverage .coverage.*
@@ -152,18 +154,25 @@ test: setup-dev setup-browser ## Everything CI needs: check, all tests, coverage
 	@echo "all tests, in two runs, and the checks, side by side; each prints when it has ended"
 	@TMPDIR="$(SCRATCH)" $(MAKE) --jobs=3 --keep-going $(TOGETHER) test-measured test-others $(STATIC)
 	@$(PY) -m coverage combine --quiet
-	@echo "coverage of the core: all of it"
-	@$(PY) -m coverage report --include='src/redrive/core/*' --fail-under=100
-	@echo "coverage of the rest: at least 97 %"
-	@$(PY) -m coverage report --omit='src/redrive/core/*' --fail-under=97
-	@$(PY) -m tools.requirements --results $(RESULTS)/*.json --open docs/requirements-open.txt
+	@$(MAKE) --jobs=$(JOBS) --keep-going $(TOGETHER) report-core report-rest report-requirements
 	@rm -rf "$(SCRATCH)"
 
 test-measured:
-	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $(JOBS) --dist=worksteal $(MEASURED)
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/measured.json $(PY) -m coverage run -m pytest -q -n $(TESTERS) --dist=worksteal $(MEASURED)
 
 test-others:
-	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $(JOBS) --dist=loadgroup $(addprefix --ignore=,$(MEASURED))
+	@REDRIVE_REQUIREMENT_RESULTS=$(RESULTS)/others.json $(PY) -m pytest -q -n $(TESTERS) --dist=loadgroup $(addprefix --ignore=,$(MEASURED))
+
+report-core:
+	@echo "coverage of the core: all of it"
+	@$(PY) -m coverage report --include='src/redrive/core/*' --fail-under=100
+
+report-rest:
+	@echo "coverage of the rest: at least 97 %"
+	@$(PY) -m coverage report --omit='src/redrive/core/*' --fail-under=97
+
+report-requirements:
+	@$(PY) -m tools.requirements --results $(RESULTS)/*.json --open docs/requirements-open.txt
 
 .PHONY: test-fast
 test-fast: setup-dev ## The unit tests alone
