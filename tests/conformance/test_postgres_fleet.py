@@ -13,7 +13,7 @@ from redrive.engine.runs.runs import RunOptions, keep_run
 from redrive.store.postgres.connection import Server
 from redrive.store.postgres.session import SQL
 from redrive.store.postgres.store import PostgresStore
-from redrive.store.records import ClaimRequest, StateChange
+from redrive.store.records import ClaimRequest, ExchangeRequest, StateChange
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import runs as run_sql
@@ -162,7 +162,9 @@ def test_a_commit_does_not_wait_for_a_breaker_that_another_is_about_to_change(
     with db.transaction():
         db.execute("UPDATE breakers SET state = state")
         want, swap = ClaimRequest((), 0), StateChange(b"2", "api", b"1")
-        answer = store.exchange("w1", [settlement(one)], want, now=NOW, token=9, breakers=[swap])
+        answer = store.exchange(
+            ExchangeRequest("w1", [settlement(one)], want, now=NOW, token=9, breakers=[swap])
+        )
 
     assert (answer.lost, answer.swapped) == ((), ())
     assert store.breaker("api") == b"1"

@@ -10,7 +10,7 @@ import pytest
 
 from redrive import Backoff, Breaker, Context, Event, Fail, Jitter, Redrive, RetryPolicy, stage
 from redrive.engine.worker.leases import Leases
-from redrive.store.records import ClaimRequest
+from redrive.store.records import ClaimRequest, ExchangeRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import work
@@ -146,7 +146,9 @@ def crash(store: SqliteStore, flow: object, clock: VirtualClock) -> None:
     """Let a worker take a job and vanish."""
     lane = store.lanes(flow.name, [one.name for one in flow.stages])[0]  # type: ignore[attr-defined]
     store.start_worker("gone", clock.wall(), 30)
-    assert store.exchange("gone", [], ClaimRequest((lane,), 1), now=clock.wall(), token=1).claimed
+    assert store.exchange(
+        ExchangeRequest("gone", [], ClaimRequest((lane,), 1), now=clock.wall(), token=1)
+    ).claimed
     clock.advance(31)
     assert store.reap(clock.wall()) == 1
 
@@ -159,7 +161,7 @@ def test_a_lease_is_extended_while_its_worker_lives_and_passes_on_when_it_is_dea
     job = rd.submit(flow, 1)
     store.start_worker("alive", clock.wall(), 30)
     lane = store.lanes("flow", ["call"])[0]
-    store.exchange("alive", [], ClaimRequest((lane,), 1), now=clock.wall(), token=1)
+    store.exchange(ExchangeRequest("alive", [], ClaimRequest((lane,), 1), now=clock.wall(), token=1))
     leases = Leases(store, clock, lease=30, on_dead=lambda _name: None)
     for _ in range(9):
         clock.advance(10)

@@ -18,7 +18,8 @@ from redrive.errors import ConfigurationError
 RATE_MAX: Final = 1e9
 """Per second; more is a mistake, or no limit."""
 _RATE: Final = re.compile(r"(?P<count>\d{1,12}(?:\.\d{1,9})?)\s*/\s*(?P<unit>[a-z]+)")
-_UNITS: Final = {**SECONDS, "day": SECONDS["d"], "week": SECONDS["w"]}
+RATE_UNITS: Final = {**SECONDS, "day": SECONDS["d"], "week": SECONDS["w"]}
+"""Seconds in each unit of a rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def parse_rate(field: str, given: object) -> float:
     """Return a rate as a number per second: "500/min", "10/s", "2000/hour", "1000000/day", or a number."""
     found = _RATE.fullmatch(given.strip().lower()) if isinstance(given, str) else None
     if found is not None:
-        unit = _UNITS.get(found["unit"])
+        unit = RATE_UNITS.get(found["unit"])
         rate = None if unit is None else float(found["count"]) / unit
     else:
         rate = number(given)
@@ -103,11 +104,11 @@ def parse_rate(field: str, given: object) -> float:
 def rate_text(rate: float) -> str:
     """Return a rate as people write it: in the shortest unit in which it is a whole number, or else per second, minute or hour."""
     for unit in ("s", "min", "hour", "day"):
-        count = rate * _UNITS[unit]
+        count = rate * RATE_UNITS[unit]
         if count >= 1 and abs(count - round(count)) < 1e-9 * count:
             return f"{round(count)}/{unit}"
     unit = "s" if rate >= 1 else "min" if rate * 60 >= 1 else "hour"
-    count = rate * _UNITS[unit]
+    count = rate * RATE_UNITS[unit]
     return f"{count:.0f}/{unit}" if count >= 100 else f"{count:.3g}/{unit}"
 
 

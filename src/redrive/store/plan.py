@@ -21,11 +21,11 @@ from redrive.store.records import (
     ClaimedJob,
     ClaimRequest,
     Exchange,
+    ExchangeRequest,
     JobId,
     LaneId,
     Row,
     Settlement,
-    StateChange,
 )
 
 Db = TypeVar("Db")
@@ -118,24 +118,15 @@ class Continuation:
 class ExchangePlan(Generic[Db]):
     """What a worker commits. It may be carried out again, and in another way."""
 
-    def __init__(
-        self,
-        worker: str,
-        done: Sequence[Settlement],
-        want: ClaimRequest,
-        *,
-        now: float,
-        token: int,
-        breakers: Sequence[StateChange] = (),
-    ) -> None:
-        self.worker = worker
-        self.done = done
-        self.breakers = breakers
-        self.now = now
-        self.token = token
-        self.tokens = (worker, token, token | IN_PLACE)
+    def __init__(self, asked: ExchangeRequest) -> None:
+        self.worker = asked.worker
+        self.done = asked.done
+        self.breakers = asked.breakers
+        self.now = asked.now
+        self.token = asked.token
+        self.tokens = (asked.worker, asked.token, asked.token | IN_PLACE)
         """Whose leases, and the tokens of this commit: of what is claimed, and of what continues in place."""
-        self._want = want
+        self._want = asked.want
         self._children: list[tuple[JobId, Child, JobId]] = []
         self._why: dict[JobId, ConfigurationError] = {}
 

@@ -17,14 +17,12 @@ from redrive.store.maintenance import Maintenance
 from redrive.store.reader import Reader
 from redrive.store.records import (
     Call,
-    ClaimRequest,
     Exchange,
+    ExchangeRequest,
     LaneId,
     NewJob,
     PhaseChange,
     Renewal,
-    Settlement,
-    StateChange,
     Step,
     SubmittedJob,
     UpcomingWork,
@@ -78,19 +76,8 @@ class Store(Reader, Protocol):
         """Return the jobs the worker still leases to the queue, unburned, and delete the worker."""
         ...
 
-    def exchange(
-        self,
-        worker: str,
-        done: Sequence[Settlement],
-        want: ClaimRequest,
-        *,
-        now: float,
-        token: int,
-        breakers: Sequence[StateChange] = (),
-    ) -> Exchange:
-        """Settle what is done and claim what comes next, in one commit; `token`, new for every call, marks what is claimed.
-
-        With it go changes of breakers, as far as nobody else has changed them or is about to: nobody waits for their rows.
+    def exchange(self, asked: ExchangeRequest) -> Exchange:
+        """Settle what is done and claim what comes next, in one commit.
 
         A settlement is written only while the job's lease token and dispatch still match; one that was written before (the answer
         to an earlier commit was lost) counts as done. A job whose stage is done may be claimed for its next one in the same

@@ -206,6 +206,19 @@ class StateChange(NamedTuple):
     before: bytes
 
 
+class ExchangeRequest(Struct, frozen=True):
+    """What a worker commits at once: the outcomes that are done, and what it claims next."""
+
+    worker: str
+    done: Sequence[Settlement]
+    want: ClaimRequest
+    now: float
+    token: int
+    """New for every call; marks what is claimed."""
+    breakers: Sequence[StateChange] = ()
+    """Changes of breakers, as far as nobody else has changed them or is about to: nobody waits for their rows."""
+
+
 class Exchange(Struct, frozen=True, kw_only=True):
     """The result of one commit: settlements that were refused or could not be stored, and the jobs claimed next."""
 

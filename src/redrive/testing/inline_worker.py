@@ -43,7 +43,7 @@ from redrive.engine.worker.threads import BlockingCall
 from redrive.engine.worker.worker import Worker
 from redrive.errors import AttemptTimeoutError
 from redrive.store.protocol import Store
-from redrive.store.records import Child, ClaimRequest, Exchange, LaneId, NewJob, Settlement, StateChange
+from redrive.store.records import Child, Exchange, ExchangeRequest, LaneId, NewJob, Settlement
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.faults import EXIT_CODE, Crash
 from redrive.testing.results import InlineAttempt, InlineChild, InlineResult
@@ -141,20 +141,11 @@ class _RecordingStore(SqliteStore):
         self.settled: list[Settlement] = []
         self.stop: Callable[[], None] = lambda: None
 
-    def exchange(
-        self,
-        worker: str,
-        done: Sequence[Settlement],
-        want: ClaimRequest,
-        *,
-        now: float,
-        token: int,
-        breakers: Sequence[StateChange] = (),
-    ) -> Exchange:
-        childless = [msgspec.structs.replace(one, children=()) if one.children else one for one in done]
-        answer = super().exchange(worker, childless, want, now=now, token=token, breakers=breakers)
+    def exchange(self, asked: ExchangeRequest) -> Exchange:
+        childless = [msgspec.structs.replace(one, children=()) if one.children else one for one in asked.done]
+        answer = super().exchange(msgspec.structs.replace(asked, done=childless))
         refused = {*answer.broken, *answer.lost}
-        self.settled += [one for one in done if one.job.id not in refused]
+        self.settled += [one for one in asked.done if one.job.id not in refused]
         if len(self.settled) >= DISPATCHES_MAX:
             self.stop()
         return answer

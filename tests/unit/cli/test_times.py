@@ -35,7 +35,8 @@ def test_a_future_instant_has_its_time_zone_or_is_relative(clock: VirtualClock) 
 
 
 def test_a_rate_is_per_second() -> None:
-    assert [rate("--rate", text) for text in ("10/s", "600/min", "7200 / H", None)] == [10.0, 10.0, 2.0, None]
+    typed = ("10/s", "600/min", "7200 / H", "7200/hour", "86400/day", None)
+    assert [rate("--rate", text) for text in typed] == [10.0, 10.0, 2.0, 2.0, 1.0, None]
 
 
 @pytest.mark.parametrize("text", ["", "30", "1.5", "2x", "-2h", "h", "tomorrow", "2026-13-01", "9999999999h"])

@@ -14,7 +14,7 @@ from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
 from redrive.client import connection
 from redrive.engine.pipeline import submission
 from redrive.errors import JobNotFoundError, SerializationError
-from redrive.store.records import ClaimRequest
+from redrive.store.records import ClaimRequest, ExchangeRequest
 from redrive.testing import VirtualClock, virtual_time
 from tests.databases import Address
 
@@ -204,7 +204,9 @@ def test_a_second_worker_takes_over_what_a_dead_one_held(rd: Redrive, address: A
     with virtual_time(clock=clock), connect(address("jobs")) as other:
         other.store.start_worker("gone", clock.wall(), 5)
         lanes = other.store.lanes("shop", ["double", "show"])
-        other.store.exchange("gone", [], ClaimRequest(tuple(lanes), 1), now=clock.wall() + 1e9, token=1)
+        other.store.exchange(
+            ExchangeRequest("gone", [], ClaimRequest(tuple(lanes), 1), now=clock.wall() + 1e9, token=1)
+        )
         other.store.reap(clock.wall() + 1e10)
     rd.work([SHOP], until_idle=True)
 

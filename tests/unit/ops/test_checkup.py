@@ -20,7 +20,7 @@ from redrive.ops.checkup.findings import Finding
 from redrive.ops.pipelines import pause
 from redrive.store.maintenance import Maintenance
 from redrive.store.reader import Reader
-from redrive.store.records import Call, ClaimRequest, Step, WorkerFacts
+from redrive.store.records import Call, ClaimRequest, ExchangeRequest, Step, WorkerFacts
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements.jobs import LaneCount
 from redrive.testing import VirtualClock, virtual_time
@@ -46,7 +46,7 @@ def claim(rd: Redrive, clock: VirtualClock, worker: str = "w1", lease: float = 3
     who = WorkerFacts(host="here", process=7, pipelines=("shop",), concurrency=4)
     rd.store.start_worker(worker, clock.wall(), lease, who)
     lane = rd.store.lanes("shop", ["fetch"])[0]
-    rd.store.exchange(worker, [], ClaimRequest((lane,), 10), now=clock.wall(), token=1)
+    rd.store.exchange(ExchangeRequest(worker, [], ClaimRequest((lane,), 10), now=clock.wall(), token=1))
 
 
 def test_an_empty_store_is_well(rd: Redrive) -> None:

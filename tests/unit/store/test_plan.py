@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from redrive.store.plan import NOTHING, Continuation, ExchangePlan
-from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, LaneId
+from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, ExchangeRequest, JobId, LaneId
 from redrive.testing.conformance.build import advance, child, retry
 
 FETCH, EMBED = LaneId(1), LaneId(2)
@@ -62,7 +62,7 @@ def test_what_queues_first_is_not_taken() -> None:
 
 
 def test_a_child_whose_parent_was_taken_out_of_the_commit_has_no_id() -> None:
-    plan = ExchangePlan[None]("w1", [], NOTHING, now=NOW, token=3)
+    plan = ExchangePlan[None](ExchangeRequest("w1", [], NOTHING, now=NOW, token=3))
     insert = plan.inserting(lambda _db, _child, _now, parent: JobId(parent + 10))
     kept, gone = child(), child()
     insert(None, kept, NOW, JobId(1))

@@ -9,7 +9,7 @@ import pytest
 
 from redrive.core.lifecycle import JobState
 from redrive.errors import StoreRefusedError
-from redrive.store.records import Child, ClaimedJob, ClaimRequest, Step
+from redrive.store.records import Child, ClaimedJob, ClaimRequest, ExchangeRequest, Step
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import operations as operation_sql
@@ -179,10 +179,10 @@ def test_what_is_held_under_a_token_is_told_to_a_worker_that_wants_nothing_more(
     (lane,) = lanes_of(store)
     store.submit([job(lane)] * 2, NOW)
     store.start_worker("w2", NOW, 60)
-    first = store.exchange("w1", [], ClaimRequest((lane,), 1), now=NOW, token=79)
+    first = store.exchange(ExchangeRequest("w1", [], ClaimRequest((lane,), 1), now=NOW, token=79))
 
-    again = store.exchange("w1", [], ClaimRequest((), 0), now=NOW, token=79)
-    others = store.exchange("w2", [], ClaimRequest((), 0), now=NOW, token=79)
+    again = store.exchange(ExchangeRequest("w1", [], ClaimRequest((), 0), now=NOW, token=79))
+    others = store.exchange(ExchangeRequest("w2", [], ClaimRequest((), 0), now=NOW, token=79))
 
     assert (len(first.claimed), again.claimed, others.claimed) == (1, first.claimed, ())
     assert statuses(store) == {"queued": 1, "processing": 1}

@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
 from opentelemetry.trace import StatusCode, get_current_span
 
 from redrive import Backoff, Batch, Context, Pipeline, Redrive, RetryPolicy, connect, stage
-from redrive.store.records import ClaimRequest
+from redrive.store.records import ClaimRequest, ExchangeRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import run_inline
 from tests.unit.telemetry.spans import CHILD, PARENT, Spans, is_below, spans_in_memory
@@ -259,6 +259,6 @@ def test_a_worker_that_does_not_trace_leaves_traces_alone(spans: Spans, path: Pa
     with closing(SqliteStore(path)) as store:
         (lane,) = store.lanes("child", ["last"])
         store.start_worker("w", 0.0, 30.0)
-        (job,) = store.exchange("w", [], ClaimRequest((lane,), 1), now=9e9, token=1).claimed
+        (job,) = store.exchange(ExchangeRequest("w", [], ClaimRequest((lane,), 1), now=9e9, token=1)).claimed
 
     assert job.trace is None

@@ -16,7 +16,13 @@ from msgspec.structs import replace
 
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
-from redrive.store.records import ClaimRequest, NewJob, Renewal, Settlement, Step, UpcomingWork
+from redrive.store.records import (
+    ExchangeRequest,
+    NewJob,
+    Renewal,
+    Step,
+    UpcomingWork,
+)
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing.conformance import StoreConformance, named_statements
 from redrive.testing.conformance.build import LEASE, NOW
@@ -69,22 +75,16 @@ def forgets_keys(right: Right, jobs: Sequence[NewJob], now: float) -> object:
     return right([replace(job, key=None) for job in jobs], now)
 
 
-def forgets_children(
-    right: Right, worker: str, done: Sequence[Settlement], want: ClaimRequest, **rest: object
-) -> object:
-    return right(worker, [replace(one, children=()) for one in done], want, **rest)
+def forgets_children(right: Right, asked: ExchangeRequest) -> object:
+    return right(replace(asked, done=[replace(one, children=()) for one in asked.done]))
 
 
-def trusts_any_token(
-    right: Right, worker: str, done: Sequence[Settlement], want: ClaimRequest, **rest: object
-) -> object:
-    return replace(right(worker, done, want, **rest), lost=())
+def trusts_any_token(right: Right, asked: ExchangeRequest) -> object:
+    return replace(right(asked), lost=())
 
 
-def ignores_limits(
-    right: Right, worker: str, done: Sequence[Settlement], want: ClaimRequest, **rest: object
-) -> object:
-    return right(worker, done, replace(want, limits={}), **rest)
+def ignores_limits(right: Right, asked: ExchangeRequest) -> object:
+    return right(replace(asked, want=replace(asked.want, limits={})))
 
 
 def ignores_expectations(right: Right, *steps: Step) -> object:

@@ -55,7 +55,8 @@ def start(
         str, typer.Option("--canary", metavar="SIZES", help="The sizes of the first steps; '' for none.")
     ] = ",".join(map(str, CANARY)),
     rate: Annotated[
-        str | None, typer.Option("--rate", metavar="N/UNIT", help="At most this fast: 10/s, 600/min, 5000/h.")
+        str | None,
+        typer.Option("--rate", metavar="N/UNIT", help="At most this fast: 10/s, 600/min, 5000/hour."),
     ] = None,
     from_start: FromStart = False,
     follow: Follow = False,

@@ -6,7 +6,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from redrive.core.units import SECONDS, instant, parse_duration
+from redrive.core.limit import RATE_UNITS
+from redrive.core.units import instant, parse_duration
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 
@@ -57,18 +58,18 @@ def past_instant(option: str, text: str | None) -> float | None:
 
 
 def rate(option: str, text: str | None) -> float | None:
-    """Return `10/s`, `600/min` or `5000/h` per second; None for None. A number without a unit is refused as ambiguous."""
+    """Return `10/s`, `600/min` or `5000/hour` per second; None for None. A number without a unit is refused as ambiguous."""
     if text is None:
         return None
     count, _, unit = text.strip().partition("/")
     try:
-        per_second = float(count) / SECONDS[unit.strip().lower()]
+        per_second = float(count) / RATE_UNITS[unit.strip().lower()]
     except (KeyError, ValueError) as error:
         raise ConfigurationError(
             field=option,
             value=text,
             rule="must be a rate with a unit",
-            fix="10/s, 600/min or 5000/h, for example.",
+            fix="10/s, 600/min or 5000/hour, for example.",
         ) from error
     if not 0 < per_second < INFINITE:
         raise ConfigurationError(

@@ -21,7 +21,16 @@ from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.runner import Runner
 from redrive.engine.worker.settlements import reduced_settlement
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, JobId, LaneId, Settlement, StateChange
+from redrive.store.records import (
+    ClaimedJob,
+    ClaimRequest,
+    Exchange,
+    ExchangeRequest,
+    JobId,
+    LaneId,
+    Settlement,
+    StateChange,
+)
 from redrive.store.statements import workers as worker_sql
 
 logger = logging.getLogger("redrive.worker")
@@ -107,7 +116,7 @@ class Journal:
         """Settle and claim in one transaction, then send probes where it is time for one. Safe to repeat."""
         self._release_unsettled(now)
         if not self._by_breaker:
-            answer = self._store.exchange(worker, batch, want, now=now, token=token)
+            answer = self._store.exchange(ExchangeRequest(worker, batch, want, now=now, token=token))
             self._remember_keys(answer.claimed)
             return answer
         recovered = self._probes.recover(worker, now=now, token=token)
@@ -116,7 +125,9 @@ class Journal:
             breaker = self._breaker_of(settlement.job) if settlement.outcome == "hold" else None
             if breaker is not None:
                 self._breakers.holding.add(breaker.name)
-        answer = self._store.exchange(worker, batch, want, now=now, token=token, breakers=self._changes)
+        answer = self._store.exchange(
+            ExchangeRequest(worker, batch, want, now=now, token=token, breakers=self._changes)
+        )
         self._breakers.written(answer.swapped)
         self._remember_keys(answer.claimed)
         for job in answer.claimed:

@@ -25,7 +25,7 @@ from redrive.core.decide import BreakerStatus
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId
+from redrive.store.records import ClaimedJob, ClaimRequest, ExchangeRequest, JobId, LaneId
 from redrive.store.statements import workers as worker_sql
 
 LANE_SHIFT: Final = 40
@@ -146,7 +146,7 @@ class Probes:
         for lane in sorted(self._asked, reverse=True):
             breaker, probe = self._by_lane[lane], _probe_token(worker, token, lane)
             claimed = self._store.exchange(
-                worker, [], NOTHING, now=now, token=_claim_token(token, lane)
+                ExchangeRequest(worker, [], NOTHING, now=now, token=_claim_token(token, lane))
             ).claimed
             if not claimed:
                 self.end(breaker, now, probe, Evidence.NOTHING)
@@ -196,7 +196,9 @@ class Probes:
         keys = self._keys_of(lane, now)
         of_keys = {} if keys is None else {lane: dict.fromkeys(keys, 1)}
         want = ClaimRequest((lane,), 1, keys=of_keys, job=self._next_of(breaker, lane, now, keys))
-        claimed = self._store.exchange(worker, [], want, now=now, token=_claim_token(token, lane)).claimed
+        claimed = self._store.exchange(
+            ExchangeRequest(worker, [], want, now=now, token=_claim_token(token, lane))
+        ).claimed
         if not claimed:
             self.end(breaker, now, probe, Evidence.NOTHING)
         for job in claimed:

@@ -44,6 +44,7 @@ from redrive.store.records import (
     ClaimedJob,
     ClaimRequest,
     Exchange,
+    ExchangeRequest,
     JobId,
     LaneId,
     Settlement,
@@ -395,7 +396,9 @@ class Worker:
     def _settle(self, batch: list[Settlement], *, now: float, token: int) -> Exchange:
         """Settle, and claim nothing more."""
         began_at = self._runtime.clock.monotonic()
-        answer = self._store.exchange(self.name, batch, ClaimRequest((), 0), now=now, token=token)
+        answer = self._store.exchange(
+            ExchangeRequest(self.name, batch, ClaimRequest((), 0), now=now, token=token)
+        )
         self._commit_seconds = self._runtime.clock.monotonic() - began_at
         return answer
 

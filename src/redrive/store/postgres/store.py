@@ -36,16 +36,14 @@ from redrive.store.reader import Reader
 from redrive.store.records import (
     Call,
     Child,
-    ClaimRequest,
     DoesNotFitError,
     Exchange,
+    ExchangeRequest,
     JobId,
     LaneId,
     NewJob,
     Renewal,
     Row,
-    Settlement,
-    StateChange,
     Step,
     SubmittedJob,
     UpcomingWork,
@@ -166,20 +164,11 @@ class PostgresStore(BreakerStates):
 
         self._transactions.write(work)
 
-    def exchange(
-        self,
-        worker: str,
-        done: Sequence[Settlement],
-        want: ClaimRequest,
-        *,
-        now: float,
-        token: int,
-        breakers: Sequence[StateChange] = (),
-    ) -> Exchange:
+    def exchange(self, asked: ExchangeRequest) -> Exchange:
         """See `Store.exchange`."""
-        if not (done or breakers) and not self._is_worth_a_commit(worker, want, now, token):
+        if not (asked.done or asked.breakers) and not self._is_worth_a_commit(asked):
             return Exchange()
-        call = ExchangeCall(worker, done, want, now=now, token=token, breakers=breakers)
+        call = ExchangeCall(asked)
         try:
             answer = self._commit(call)
         except NotAtOnceError:
@@ -272,13 +261,16 @@ class PostgresStore(BreakerStates):
         """Run a query that has no name."""
         return self._transactions.read(sql.encode(), parameters)
 
-    def _is_worth_a_commit(self, worker: str, want: ClaimRequest, now: float, token: int) -> bool:
+    def _is_worth_a_commit(self, asked: ExchangeRequest) -> bool:
         """Return whether there is anything to claim; asked first, so that idle workers write nothing."""
+        want, token = asked.want, asked.token
         open_ = [lane for lane in want.lanes if want.limit > 0 and want.limits.get(lane, 1) > 0]
         free = column("bigint", [lane for lane in open_ if lane not in want.keys])
         # Their keys were found because they have jobs that are due.
         keyed = column("bigint", [lane for lane in open_ if any(want.keys.get(lane, {}).values())])
-        rows = self._transactions.query("is_claimable", worker, token, token | IN_PLACE, free, now, keyed)
+        rows = self._transactions.query(
+            "is_claimable", asked.worker, token, token | IN_PLACE, free, asked.now, keyed
+        )
         return bool(rows[0][0])
 
     def _now(self, db: Session, now: float) -> float:

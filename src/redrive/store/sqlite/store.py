@@ -182,20 +182,11 @@ class SqliteStore(BreakerStates):
             db.execute(_SQL["return_jobs"], (worker,))
             db.execute(_SQL["delete_worker"], (worker,))
 
-    def exchange(
-        self,
-        worker: str,
-        done: Sequence[records.Settlement],
-        want: records.ClaimRequest,
-        *,
-        now: float,
-        token: int,
-        breakers: Sequence[records.StateChange] = (),
-    ) -> records.Exchange:
+    def exchange(self, asked: records.ExchangeRequest) -> records.Exchange:
         """See `Store.exchange`."""
-        if not (done or breakers) and not self._is_worth_a_commit(worker, want, now, token):
+        if not (asked.done or asked.breakers) and not self._is_worth_a_commit(asked):
             return records.Exchange()
-        plan = ExchangePlan[sqlite3.Connection](worker, done, want, now=now, token=token, breakers=breakers)
+        plan = ExchangePlan[sqlite3.Connection](asked)
         try:
             answer = self._carry_out(plan, is_at_once=True)
         except NotAtOnceError:
@@ -325,12 +316,13 @@ class SqliteStore(BreakerStates):
         with self._reading() as db:
             return db.execute(sql, parameters).fetchall()
 
-    def _is_worth_a_commit(self, worker: str, want: records.ClaimRequest, now: float, token: int) -> bool:
+    def _is_worth_a_commit(self, asked: records.ExchangeRequest) -> bool:
         """Return whether there is anything to claim; asked first, so that idle workers do not keep writers waiting."""
+        want = asked.want
         with self._reading() as db:
-            if db.execute(_SQL["is_known"], (worker,)).fetchone() is None:
+            if db.execute(_SQL["is_known"], (asked.worker,)).fetchone() is None:
                 return True
-            if claimed(db, worker, token, token | IN_PLACE):
+            if claimed(db, asked.worker, asked.token, asked.token | IN_PLACE):
                 return True
             if want.limit <= 0:
                 return False
@@ -344,7 +336,7 @@ class SqliteStore(BreakerStates):
                 for lane in lanes
                 if lane not in want.keys
             )
-            return any(at is not None and at <= now for at in due)
+            return any(at is not None and at <= asked.now for at in due)
 
     def _version(self, db: sqlite3.Connection) -> int:
         """Return the version of the schema; refuse a database that a newer redrive has made or changed."""

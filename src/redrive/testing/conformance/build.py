@@ -95,7 +95,7 @@ def exchange(
     now: float = NOW,
 ) -> records.Exchange:
     """Exchange under a token of its own."""
-    return store.exchange(worker, done, want, now=now, token=next(_TOKENS))
+    return store.exchange(records.ExchangeRequest(worker, done, want, now=now, token=next(_TOKENS)))
 
 
 def claim(

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimRequest, LaneId, UpcomingWork
+from redrive.store.records import ClaimRequest, ExchangeRequest, LaneId, UpcomingWork
 from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance import build
 from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
@@ -202,7 +202,10 @@ class OrderTests(Scene):
         store.submit([build.new(lane), build.new(lane)], NOW)
         want = ClaimRequest((lane,), 1)
 
-        claimed = [store.exchange(worker, [], want, now=NOW, token=7_000).claimed for worker in ("w1", "w2")]
+        claimed = [
+            store.exchange(ExchangeRequest(worker, [], want, now=NOW, token=7_000)).claimed
+            for worker in ("w1", "w2")
+        ]
 
         agree([len(each) for each in claimed], [1, 1])
         holds(claimed[0][0].id != claimed[1][0].id)
@@ -336,8 +339,8 @@ class ClaimTests(KeyTests, OrderTests):
         )
         want = ClaimRequest((review, fetch), 3)
 
-        first = store.exchange("w1", [], want, now=NOW, token=77)
-        again = store.exchange("w1", [], want, now=NOW + 1, token=77)
+        first = store.exchange(ExchangeRequest("w1", [], want, now=NOW, token=77))
+        again = store.exchange(ExchangeRequest("w1", [], want, now=NOW + 1, token=77))
 
         agree({one.id: one for one in again.claimed}, {one.id: one for one in first.claimed})
         agree(build.statuses(store), {"queued": 1, "processing": 3})
@@ -348,8 +351,8 @@ class ClaimTests(KeyTests, OrderTests):
         store.submit([build.new(done.lane)], NOW)
         want = ClaimRequest((done.lane,), 1)
 
-        first = store.exchange("w1", [build.settlement(done)], want, now=NOW, token=78)
-        again = store.exchange("w1", [build.settlement(done)], want, now=NOW, token=78)
+        first = store.exchange(ExchangeRequest("w1", [build.settlement(done)], want, now=NOW, token=78))
+        again = store.exchange(ExchangeRequest("w1", [build.settlement(done)], want, now=NOW, token=78))
 
         agree(again, first)
         agree(build.statuses(store), {"complete": 1, "processing": 1})

@@ -16,7 +16,7 @@ import pytest
 from redrive.core.units import instant
 from redrive.errors import StoreError, StoreRefusedError
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimRequest, PhaseChange, StateChange, Step
+from redrive.store.records import ClaimRequest, ExchangeRequest, PhaseChange, StateChange, Step
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import runs as run_sql
@@ -62,7 +62,9 @@ class BreakerTests(Scene):
             StateChange(b"2", "new", b"1"),
         ]
 
-        answer = store.exchange("w1", [], ClaimRequest((), 0), now=NOW, token=1, breakers=swaps)
+        answer = store.exchange(
+            ExchangeRequest("w1", [], ClaimRequest((), 0), now=NOW, token=1, breakers=swaps)
+        )
 
         agree(answer.swapped, ("api",))
         found = store.query(worker_sql.breakers_named(names=["new", "mail", "api"]))
@@ -192,7 +194,7 @@ class StatementTests(BreakerTests):
             store.query(job_sql.counts())
             store.upcoming([lane])
             store.breaker("api")
-            store.exchange("w1", [], ClaimRequest((lane,), 1), now=NOW, token=1)
+            store.exchange(ExchangeRequest("w1", [], ClaimRequest((lane,), 1), now=NOW, token=1))
             return store.change_counter() == before
 
         holds(any(is_quiet() for _ in range(200)))

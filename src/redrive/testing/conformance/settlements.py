@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from redrive.core.lifecycle import JobState
 from redrive.core.units import instant
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, Settlement
+from redrive.store.records import ClaimedJob, ClaimRequest, ExchangeRequest, Settlement
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import workers as worker_sql
@@ -75,7 +75,7 @@ class FenceTests(Scene):
         stale = build.taken(store)
         store.stop_worker("w1")
         if fence == "dispatch":
-            store.exchange("w2", [], ClaimRequest((fetch,), 1), now=NOW, token=stale.token)
+            store.exchange(ExchangeRequest("w2", [], ClaimRequest((fetch,), 1), now=NOW, token=stale.token))
         status = facts(store, stale.id).status
         done = replace(settle(stale), lane=review if settle is continued else fetch)
 
@@ -97,7 +97,7 @@ class FenceTests(Scene):
         store.stop_worker("w1")
         want = ClaimRequest((stale.lane,), 2)
         if fence == "dispatch":
-            store.exchange("w2", [], want, now=NOW, token=stale.token)
+            store.exchange(ExchangeRequest("w2", [], want, now=NOW, token=stale.token))
 
         answer = build.exchange(store, "w2", [again_later(stale)], want)
 

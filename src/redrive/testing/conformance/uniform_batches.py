@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from redrive.core.lifecycle import JobState
 from redrive.core.units import instant
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimedJob, ClaimRequest, LaneId, Settlement
+from redrive.store.records import ClaimedJob, ClaimRequest, ExchangeRequest, LaneId, Settlement
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance import build
@@ -126,7 +126,7 @@ class UniformBatchTests(Scene):
             back = worker_sql.return_job(job=lost.id, token=lost.token, dispatch=lost.dispatch)
             store.apply(back.touching(1))
         if fence == "dispatch":
-            store.exchange("w2", [], ClaimRequest((fetch,), 1), now=NOW, token=lost.token)
+            store.exchange(ExchangeRequest("w2", [], ClaimRequest((fetch,), 1), now=NOW, token=lost.token))
         before = build.facts(store, lost.id).status
 
         answer = build.exchange(store, "w1", done, ClaimRequest((review,), SIZE))
@@ -142,8 +142,8 @@ class UniformBatchTests(Scene):
         done = [ended(one, status=JobState.QUEUED, lane=review) for one in batch_of(store, fetch)]
         want = ClaimRequest((review, fetch), SIZE)
 
-        first = store.exchange("w1", done, want, now=NOW, token=7_000)
-        again = store.exchange("w1", done, want, now=NOW, token=7_000)
+        first = store.exchange(ExchangeRequest("w1", done, want, now=NOW, token=7_000))
+        again = store.exchange(ExchangeRequest("w1", done, want, now=NOW, token=7_000))
 
         agree((again.lost, again.broken), ((), ()))
         agree({one.id: one.input for one in again.claimed}, {one.id: one.input for one in first.claimed})

@@ -13,7 +13,7 @@ from redrive import Limit, Pipeline, Redrive, stage
 from redrive.engine.limits.keys import JobKeys, JobView
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.worker.worker import Ending
-from redrive.store.records import ClaimRequest, LaneId, NewJob
+from redrive.store.records import ClaimRequest, ExchangeRequest, LaneId, NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import release as release_sql
 from redrive.store.statements import workers as worker_sql
@@ -190,7 +190,7 @@ def test_a_job_that_is_leased_when_its_key_is_dropped_comes_back_without(
     keys.mark(LaneId(1))
     store.start_worker("w0", 1e9, 30.0)
     want = ClaimRequest((LaneId(1),), 1, keys={LaneId(1): {'["ann"]': 1}})
-    (job,) = store.exchange("w0", [], want, now=1e9, token=1).claimed
+    (job,) = store.exchange(ExchangeRequest("w0", [], want, now=1e9, token=1)).claimed
 
     JobKeys(store, lanes_of(store, [after]))
     store.apply(worker_sql.return_job(job=job.id, token=job.token, dispatch=job.dispatch))

@@ -14,7 +14,7 @@ from redrive.engine.limits.meter import DECODE_LIMIT, ENCODE_LIMIT
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import Exchange
+from redrive.store.records import Exchange, ExchangeRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
@@ -87,10 +87,10 @@ def test_a_commit_that_is_made_again_keeps_the_slots_of_what_it_may_have_claimed
 ) -> None:
     plain, lost = store.exchange, list[str]()
 
-    def losing(worker: str, *args: object, **options: object) -> Exchange:
-        answer = plain(worker, *args, **options)  # type: ignore[arg-type]
-        if worker == "first" and answer.claimed and not lost:
-            lost.append(worker)
+    def losing(asked: ExchangeRequest) -> Exchange:
+        answer = plain(asked)
+        if asked.worker == "first" and answer.claimed and not lost:
+            lost.append(asked.worker)
             raise StoreUnavailableError(database=":memory:", cause="the answer was lost")
         return answer
 

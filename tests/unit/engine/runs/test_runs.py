@@ -19,7 +19,7 @@ from redrive.errors import (
     RunError,
     SerializationError,
 )
-from redrive.store.records import ClaimRequest, NewJob
+from redrive.store.records import ClaimRequest, ExchangeRequest, NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import jobs as job_sql
 from tests.unit.build import one_stage
@@ -189,7 +189,7 @@ def test_an_item_claimed_between_two_steps_of_cancelling_its_run_is_told(store: 
     store.start_worker("w1", 0.0, 30.0)
 
     first = book.cancel_items(run, 1.0, 2)
-    claimed = store.exchange("w1", [], ClaimRequest((lane,), 3), now=1.0, token=1).claimed
+    claimed = store.exchange(ExchangeRequest("w1", [], ClaimRequest((lane,), 3), now=1.0, token=1)).claimed
     book.cancel_items(run, 1.0, 2, first)
 
     assert len(claimed) == 3

@@ -11,6 +11,7 @@ import pytest
 from redrive import Redrive
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
+from redrive.store.records import ExchangeRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses, T
@@ -29,14 +30,14 @@ def test_an_outcome_that_waits_to_be_sent_again_is_committed_when_the_worker_sig
         runs.append(number)
         return number
 
-    def exchange(worker: str, done: list[object], *args: object, **options: object) -> object:
-        if done:
-            sent.append(len(done))
+    def exchange(asked: ExchangeRequest) -> object:
+        if asked.done:
+            sent.append(len(asked.done))
         if len(sent) == 1:
             if lost == "answer":
-                plain(worker, done, *args, **options)  # type: ignore[arg-type]
+                plain(asked)
             raise StoreUnavailableError(database="x", cause="busy")
-        return plain(worker, done, *args, **options)  # type: ignore[arg-type]
+        return plain(asked)
 
     async def for_ever(_seconds: float) -> None:
         await asyncio.Event().wait()
@@ -71,13 +72,13 @@ def test_an_outcome_that_could_not_be_sent_before_a_second_stop_is_committed_whe
     async def scene() -> None:
         worker = worker_on(store, pipeline)
 
-        def exchange(name: str, done: list[object], *args: object, **options: object) -> object:
-            sent.append(len(done))
-            if done and sum(sent) == 1:
+        def exchange(asked: ExchangeRequest) -> object:
+            sent.append(len(asked.done))
+            if asked.done and sum(sent) == 1:
                 worker.stop()
                 worker.stop()
                 raise StoreUnavailableError(database="x", cause="busy")
-            return plain(name, done, *args, **options)  # type: ignore[arg-type]
+            return plain(asked)
 
         monkeypatch.setattr(store, "exchange", exchange)
         await worker.run()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import bisect
 import threading
-from collections.abc import Sequence
 from contextlib import closing
 
 import msgspec
@@ -19,7 +18,11 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.errors import StoreUnavailableError
 from redrive.ops.audit import Actor
 from redrive.ops.breakers import move
-from redrive.store.records import ClaimRequest, Exchange, PhaseChange, Settlement, StateChange
+from redrive.store.records import (
+    Exchange,
+    ExchangeRequest,
+    PhaseChange,
+)
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import workers as worker_sql
@@ -108,19 +111,12 @@ def test_without_a_ramp_all_work_starts_at_once(store: SqliteStore, rd: Redrive,
 class ClosedMeanwhile(SqliteStore):
     """A store in which somebody closes the breaker between the decision to hold a job and its commit."""
 
-    def exchange(
-        self,
-        worker: str,
-        done: Sequence[Settlement],
-        want: ClaimRequest,
-        *,
-        now: float,
-        token: int,
-        breakers: Sequence[StateChange] = (),
-    ) -> Exchange:
-        if any(one.outcome == "hold" for one in done) and not self.query(operation_sql.operations(limit=1)):
+    def exchange(self, asked: ExchangeRequest) -> Exchange:
+        if any(one.outcome == "hold" for one in asked.done) and not self.query(
+            operation_sql.operations(limit=1)
+        ):
             move(self, "api", "close", Actor("ann"))
-        return super().exchange(worker, done, want, now=now, token=token, breakers=breakers)
+        return super().exchange(asked)
 
 
 def test_a_job_held_while_somebody_closes_its_breaker_is_released_at_once(clock: VirtualClock) -> None:

@@ -17,7 +17,15 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import RELEASE_SECONDS, Journal
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
-from redrive.store.records import ClaimedJob, ClaimRequest, Exchange, LaneId, Settlement, Step
+from redrive.store.records import (
+    ClaimedJob,
+    ClaimRequest,
+    Exchange,
+    ExchangeRequest,
+    LaneId,
+    Settlement,
+    Step,
+)
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from redrive.testing.conformance.build import settlement
@@ -123,9 +131,9 @@ def test_what_is_found_again_takes_its_room_from_what_is_claimed(
     wanted: list[ClaimRequest] = []
     exchange = scene.store.exchange
 
-    def spy(worker: str, done: list[Settlement], want: ClaimRequest, **options: object) -> Exchange:
-        wanted.append(want)
-        return exchange(worker, done, want, **options)  # type: ignore[arg-type]
+    def spy(asked: ExchangeRequest) -> Exchange:
+        wanted.append(asked.want)
+        return exchange(asked)
 
     monkeypatch.setattr(scene.probes, "recover", lambda *_args, **_named: [one])
     monkeypatch.setattr(scene.store, "exchange", spy)

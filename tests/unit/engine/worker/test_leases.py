@@ -10,7 +10,7 @@ import pytest
 from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import ClaimRequest, NewJob, Renewal
+from redrive.store.records import ClaimRequest, ExchangeRequest, NewJob, Renewal
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import jobs as job_sql
 from redrive.testing import VirtualClock
@@ -29,7 +29,9 @@ class Scene:
         self.store.submit([NewJob(lane=lane, payload=b"1", run_at=0.0)], 0.0)
         for name in ("dead", "alive"):
             self.store.start_worker(name, self.clock.wall(), LEASE)
-        self.store.exchange("dead", [], ClaimRequest((lane,), 1), now=self.clock.wall(), token=1)
+        self.store.exchange(
+            ExchangeRequest("dead", [], ClaimRequest((lane,), 1), now=self.clock.wall(), token=1)
+        )
         self.leases = Leases(self.store, self.clock, lease=LEASE, on_dead=self.die)
 
     def die(self, name: str) -> None:

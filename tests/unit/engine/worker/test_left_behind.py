@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from redrive import Pipeline, Redrive, stage
 from redrive.engine.worker import slots
 from redrive.engine.worker.worker import Worker
-from redrive.store.records import ClaimRequest, Exchange, JobId, Settlement
+from redrive.store.records import Exchange, ExchangeRequest, JobId, Settlement
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import (
@@ -185,11 +185,9 @@ def test_a_stage_that_returns_because_it_is_dropped_is_settled_once(
     sent: list[JobId] = []
     exchange = store.exchange
 
-    def spy(
-        worker: str, done: Sequence[Settlement], want: ClaimRequest, *, now: float, token: int
-    ) -> Exchange:
-        sent.extend(each.job.id for each in done)
-        return exchange(worker, done, want, now=now, token=token)
+    def spy(asked: ExchangeRequest) -> Exchange:
+        sent.extend(each.job.id for each in asked.done)
+        return exchange(asked)
 
     async def scene() -> None:
         async with working(worker_on(store, pipeline)):

@@ -13,7 +13,7 @@ from redrive.engine.limits.keys import JobView
 from redrive.engine.pipeline.lanes import Lane, lanes_of
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes, job_for_probe
-from redrive.store.records import ClaimRequest, Exchange, LaneId, UpcomingWork
+from redrive.store.records import ClaimRequest, Exchange, ExchangeRequest, LaneId, UpcomingWork
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.workers import ProbeCandidate
@@ -67,7 +67,9 @@ def test_a_probe_whose_job_another_worker_took_first_is_free_again(
 
     def look_too_early(lanes: Sequence[LaneId]) -> UpcomingWork:
         seen = upcoming(lanes)
-        assert store.exchange("w2", [], ClaimRequest((lane.id,), 1), now=clock.wall(), token=99).claimed
+        assert store.exchange(
+            ExchangeRequest("w2", [], ClaimRequest((lane.id,), 1), now=clock.wall(), token=99)
+        ).claimed
         return seen
 
     monkeypatch.setattr(store, "upcoming", look_too_early)
@@ -97,9 +99,9 @@ def test_a_commit_looks_only_for_probes_of_its_own_earlier_tries(
     asked: list[int] = []
     exchange = store.exchange
 
-    def spy(*args: object, token: int, **options: object) -> Exchange:
-        asked.append(token)
-        return exchange(*args, token=token, **options)  # type: ignore[arg-type]
+    def spy(request: ExchangeRequest) -> Exchange:
+        asked.append(request.token)
+        return exchange(request)
 
     monkeypatch.setattr(store, "exchange", spy)
     scene.commit(2)

@@ -20,7 +20,7 @@ from redrive.engine.worker.settlements import (
     settlement_of_failure,
     settlement_of_stop,
 )
-from redrive.store.records import HOOK, ClaimedJob, ClaimRequest, Settlement
+from redrive.store.records import HOOK, ClaimedJob, ClaimRequest, ExchangeRequest, Settlement
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY
@@ -43,7 +43,7 @@ def dispatch(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> Dispatch:
     now = clock.wall()
     store.start_worker("w1", now, 60)
     want = ClaimRequest((lane.id,), 1)
-    (job,) = store.exchange("w1", [], want, now=now, token=1).claimed
+    (job,) = store.exchange(ExchangeRequest("w1", [], want, now=now, token=1)).claimed
     context = Context(job_id=job.id, pipeline="shop", stage="call", attempt=2)
     return Dispatch(replace(job, attempt=2, **SPENT), lane, context, now, now + 1)
 

@@ -13,7 +13,7 @@ from redrive import Breaker, Pipeline, Redrive
 from redrive.core.breaker import Evidence
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.slots import WorkerParts
-from redrive.store.records import ClaimedJob, ClaimRequest
+from redrive.store.records import ClaimedJob, ClaimRequest, ExchangeRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import A, InlineThreads, NoProcesses, T, at_once
@@ -89,7 +89,7 @@ def claimed(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> tuple[Pipel
     breakers.note(API, Evidence.DOWN)
     breakers.flush(clock.wall() - 10)
     want = ClaimRequest((lane,), 1)
-    (job,) = store.exchange("w1", [], want, now=clock.wall(), token=1).claimed
+    (job,) = store.exchange(ExchangeRequest("w1", [], want, now=clock.wall(), token=1)).claimed
     return pipeline, job
 
 

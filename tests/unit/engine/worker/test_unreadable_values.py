@@ -8,7 +8,7 @@ import pytest
 from redrive import Context, Redrive, stage
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.worker.dead_letter import literals_in
-from redrive.store.records import ClaimRequest, NewJob
+from redrive.store.records import ClaimRequest, ExchangeRequest, NewJob
 from redrive.store.sqlite.store import SqliteStore
 from tests.unit.build import ONCE, jobs, letters, one_stage, rows, work
 
@@ -83,7 +83,7 @@ def test_no_value_reads_as_another_job_not_even_if_it_knew_the_token(store: Sqli
     store.submit([NewJob(lane=lane, payload=value, run_at=0.0) for value in values], 0.0)
     store.start_worker("w", 0.0, 60.0)
 
-    got = store.exchange("w", [], ClaimRequest((lane,), 10), now=1.0, token=77).claimed
+    got = store.exchange(ExchangeRequest("w", [], ClaimRequest((lane,), 10), now=1.0, token=77)).claimed
 
     assert [(one.id, one.input) for one in got] == [(1, values[0]), (2, values[1])]
 
@@ -95,7 +95,7 @@ def test_a_value_that_takes_the_place_of_the_next_job_is_found_by_its_token(stor
     store.submit([NewJob(lane=lane, payload=each, run_at=0.0) for each in values], 0.0)
     store.start_worker("w", 0.0, 60.0)
 
-    got = store.exchange("w", [], ClaimRequest((lane,), 10), now=1.0, token=77).claimed
+    got = store.exchange(ExchangeRequest("w", [], ClaimRequest((lane,), 10), now=1.0, token=77)).claimed
 
     assert [(one.id, one.input) for one in got] == [(1, values[0]), (2, values[1])]
 

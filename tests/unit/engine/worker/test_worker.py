@@ -15,7 +15,7 @@ from redrive import Cancel, Fail, Retry, RetryPolicy, Snooze, connect
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage, stage
-from redrive.store.records import ClaimRequest, NewJob
+from redrive.store.records import ClaimRequest, ExchangeRequest, NewJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import VirtualClock
@@ -375,7 +375,9 @@ def test_what_is_not_committed_yet_counts_as_leased(store: SqliteStore, clock: V
         worker = worker_on(store, one_stage(lambda number: number), leased_max=lambda: 3)
         before = worker._leasable()
         submit(store, one_stage(lambda number: number), 1)
-        (job,) = store.exchange("w0", [], ClaimRequest(tuple(worker.lanes), 1), now=0.0, token=1).claimed
+        (job,) = store.exchange(
+            ExchangeRequest("w0", [], ClaimRequest(tuple(worker.lanes), 1), now=0.0, token=1)
+        ).claimed
         worker._add_settlement(settlement(job))
         return [before, worker._leasable()]
 

@@ -17,7 +17,7 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.slots import WorkerParts
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import Settlement
+from redrive.store.records import ExchangeRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses, T, at_once, inline_parts
@@ -270,13 +270,13 @@ def test_what_was_not_committed_before_a_worker_was_declared_dead_is_not_sent_un
         rd.submit(pipeline, 7)
         worker = worker_on(store, pipeline)
 
-        def exchange(name: str, done: list[Settlement], *args: object, **options: object) -> object:
-            sent.extend((name, one.job.dispatch) for one in done)
-            if done and name == "w1":
+        def exchange(asked: ExchangeRequest) -> object:
+            sent.extend((asked.worker, one.job.dispatch) for one in asked.done)
+            if asked.done and asked.worker == "w1":
                 store.reap(clock.wall() + 1_000)
-                worker.declare_dead(name)
+                worker.declare_dead(asked.worker)
                 raise StoreUnavailableError(database="x", cause="gone")
-            return plain(name, done, *args, **options)  # type: ignore[arg-type]
+            return plain(asked)
 
         monkeypatch.setattr(store, "exchange", exchange)
         await worker.run(until_idle=True)

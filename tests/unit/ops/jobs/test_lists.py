@@ -11,7 +11,7 @@ import pytest
 from redrive import Cancel, Pipeline, Redrive, RetryPolicy, stage
 from redrive.ops.jobs.inspect import JobFilter, list_jobs
 from redrive.store.protocol import Store
-from redrive.store.records import ClaimRequest
+from redrive.store.records import ClaimRequest, ExchangeRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import jobs as job_sql
 from redrive.store.statements.text import statements_of
@@ -43,7 +43,7 @@ def fill(rd: Redrive) -> dict[str, list[int]]:
     rd.submit_many(MALL, [0] * 3, priority=1)
     lane = rd.store.lanes("shop", ["sort"])[0]
     rd.store.start_worker("w1", 0, 1e12)
-    rd.store.exchange("w1", [], ClaimRequest((lane,), 2), now=1e12, token=7)
+    rd.store.exchange(ExchangeRequest("w1", [], ClaimRequest((lane,), 2), now=1e12, token=7))
     found: dict[str, list[int]] = {}
     every = job_sql.JobTerms(1 << 40, None, None, None, None, None, 100)
     for row in rd.store.query(job_sql.list_jobs(which=every)):

@@ -13,7 +13,7 @@ from redrive import Batch, Pipeline, Redrive, stage
 from redrive.engine.worker import slots
 from redrive.engine.worker.batches.gathering import Gathering
 from redrive.engine.worker.worker import Worker
-from redrive.store.records import ClaimRequest, JobId
+from redrive.store.records import ClaimRequest, ExchangeRequest, JobId
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import (
@@ -216,7 +216,9 @@ def test_a_job_that_is_cancelled_while_it_is_gathered_or_waits_for_a_slot_never_
         async with working(worker):
             await until(lambda: len(calls) == 1)
             want = ClaimRequest(tuple(worker.lanes), 3)
-            worker.slots.put(store.exchange(worker.name, [], want, now=clock.wall(), token=99).claimed)
+            worker.slots.put(
+                store.exchange(ExchangeRequest(worker.name, [], want, now=clock.wall(), token=99)).claimed
+            )
             for job in (made[0], made[2], made[4]):
                 rd.jobs.cancel(job.id)
             leases.beat(worker.name)
