@@ -45,7 +45,7 @@ BY = Actor("bench", "measured")
 
 OLD_GROUPS = """
 WITH RECURSIVE old (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM old WHERE n < ?1 - 1)
-INSERT INTO letter_groups (fingerprint, lane_id, code, category, error_class, first_at, last_at)
+INSERT INTO letter_groups (fingerprint, lane_id, code, category, exception, first_at, last_at)
 SELECT printf('v1:%016x', n), (SELECT min(id) FROM lanes), printf('CODE_%d', n % 20), printf('category-%d', n % 5), 'builtins.KeyError', 1.5e9, 1.6e9
 FROM old
 """
@@ -64,8 +64,8 @@ FROM jobs JOIN letter_groups ON letter_groups.id = 1 + jobs.id % ?1
 """
 # As long as those of an ordinary failure.
 OLD_FACTS = """
-INSERT INTO letter_facts (letter_id, code, category, is_retryable, error_class, reason, message, context, stack)
-SELECT dead_letters.id, code, category, 0, error_class, 'permanent', printf('%.*c', 90, 'm'),
+INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)
+SELECT dead_letters.id, code, category, 0, exception, 'permanent', printf('%.*c', 90, 'm'),
     CAST(printf('{"notes":"%.*c"}', 145, 'c') AS BLOB), printf('%.*c', 1500, 's')
 FROM dead_letters JOIN letter_groups ON letter_groups.id = group_id
 """
@@ -120,7 +120,7 @@ def looks() -> list[tuple[str, Callable[[Store], object]]]:
     return [
         ("groups", lambda store: list_groups(store, LetterFilter())),
         *asked,
-        ("show", lambda store: letter_details(store, 500_000)),
+        ("show", lambda store: letter_details(store, LETTERS // 2)),
         ("a frozen set of 1,000,000", lambda store: freeze(store, LetterFilter(pipeline="bench"))),
         ("the start of a replay of 100,000, by time", _start_by_time),
         ("the start of a replay of 200,000, by category", _start_by_category),
