@@ -200,6 +200,8 @@ class Worker:
         finally:
             if returning is not None:
                 returning.cancel()
+            # One that was cancelled, not stopped, still has jobs that wait: their tokens are returned, too.
+            self._unstarted += self.slots.drop_waiting()
             await self._sign_off(await self.slots.release())
 
     async def held_for(self) -> float:

@@ -20,6 +20,7 @@ from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses, T
 from tests.unit.build import (
+    beside,
     bounded,
     one_stage,
     passing,
@@ -170,6 +171,29 @@ def test_tokens_of_jobs_that_are_released_unstarted_are_returned(
 
     assert rd.jobs.counts() == {"queued": 6}
     assert state_of(store, "api").tokens == pytest.approx(10.0, abs=1e-3)
+
+
+def test_tokens_of_jobs_that_wait_when_their_worker_is_cancelled_are_returned(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    gate = Gate()
+
+    async def call(value: int) -> int:
+        # Only who has ended some jobs claims more than it has slots for.
+        return value if value < 6 else await gate.call(value)
+
+    shop = one_stage(call, limits=Limit("api", rate="10/day", burst=10))
+    rd.submit_many(shop, range(10))
+
+    async def scene() -> None:
+        worker = named(store, "first", shop)
+        async with beside(worker.run()):
+            await until(lambda: worker.slots.first_waiting is not None and len(gate.started) == 2)
+
+    bounded(scene())
+
+    assert rd.jobs.counts() == {"complete": 6, "queued": 4}
+    assert state_of(store, "api").tokens == pytest.approx(2.0, abs=1e-3)
 
 
 def test_what_the_items_of_a_call_used_is_more_than_what_was_counted_for_the_call(
