@@ -212,7 +212,7 @@ def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStor
 def test_a_thread_that_was_abandoned_still_counts_for_the_limit_of_its_stage(
     store: SqliteStore, rd: Redrive
 ) -> None:
-    go_on = threading.Event()
+    going, go_on = threading.Event(), threading.Event()
     running = most = 0
     lock = threading.Lock()
 
@@ -222,6 +222,7 @@ def test_a_thread_that_was_abandoned_still_counts_for_the_limit_of_its_stage(
             running += 1
             most = max(most, running)
         if number == 1:
+            going.set()
             assert go_on.wait(15)
         with lock:
             running -= 1
@@ -229,11 +230,13 @@ def test_a_thread_that_was_abandoned_still_counts_for_the_limit_of_its_stage(
 
     async def scene() -> None:
         pipeline = one_stage(
-            fetch, timeout=0.01, retry=ONCE, idempotent=True, on_overrun="abandon", concurrency=1
+            fetch, timeout=60, retry=ONCE, idempotent=True, on_overrun="abandon", concurrency=1
         )
         rd.submit_many(pipeline, [1, 2])
         worker = worker_on(store, pipeline, parts=threaded_parts(4, watch=0.001), concurrency=4)
         async with working(worker):
+            await until(going.is_set)
+            worker.slots._abandon(next(iter(worker.slots._running.values())))
             await until(lambda: rd.jobs.counts().get("failed"))
             await turns(300)
             go_on.set()
@@ -293,20 +296,27 @@ def test_a_thread_abandoned_in_an_earlier_life_does_not_widen_the_limit_of_its_s
     assert most == 1
 
 
-def test_a_stage_in_time_is_not_abandoned(store: SqliteStore) -> None:
-    rd = Redrive(store)
+def test_a_stage_in_time_is_not_abandoned(store: SqliteStore, rd: Redrive) -> None:
+    going, may_end = threading.Event(), threading.Event()
+
+    def quick(number: int) -> int:
+        going.set()
+        assert may_end.wait(15)
+        return number
 
     async def scene() -> None:
-        pipeline = one_stage(
-            lambda number: number, name="quick", timeout=0.01, idempotent=True, on_overrun="abandon"
-        )
+        pipeline = one_stage(quick, timeout=60, idempotent=True, on_overrun="abandon")
         rd.submit(pipeline, 1)
         worker = worker_on(store, pipeline, parts=threaded_parts())
         async with working(worker):
+            await until(going.is_set)
+            (dispatch,) = worker.slots._running.values()
+            may_end.set()
+            # Its time is over between its end, on the thread, and its settlement, on this loop.
+            while not dispatch.ended_at:
+                pass
+            worker.slots._abandon(dispatch)
             await until(lambda: rd.jobs.counts().get("complete"))
-            loop, later = asyncio.get_running_loop(), asyncio.Event()
-            loop.call_later(0.02, later.set)
-            await later.wait()
 
     bounded(scene())
     assert attempts(store) == [("ok",)]
