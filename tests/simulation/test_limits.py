@@ -14,7 +14,8 @@ from redrive.store.statements import workers as worker_sql
 from .limited_world import LimitedWorld, limit_breaches
 
 
-@pytest.mark.parametrize("seed", range(3))
+# In 266 the answer to the first reservation is lost: a full bucket of calls begins a second after its tokens were taken.
+@pytest.mark.parametrize("seed", [*range(3), 266])
 def test_the_service_never_sees_more_than_its_limit(seed: int) -> None:
     world = LimitedWorld(seed)
     world.run()
