@@ -222,7 +222,7 @@ soak: setup-dev ## Four processes under load, killed now and then, for SECONDS (
 ROWS ?= 1000000
 .PHONY: plans
 plans: setup-dev ## Check the plans of all hot statements on PostgreSQL with ROWS (1000000) rows: minutes
-	@REDRIVE_PLAN_ROWS=$(ROWS) $(PY) -m pytest -q -n 0 tests/unit/store/test_postgres_plans.py
+	@REDRIVE_PLAN_ROWS=$(ROWS) $(PY) -m pytest -q -n 0 tests/unit/store/postgres/test_plans.py
 
 .PHONY: soak-postgres
 soak-postgres: setup-dev ## Faults of a PostgreSQL server under load, with how soon the work is back at its pace: 20 minutes

@@ -40,6 +40,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 typer.main.get_command = cache(typer.main.get_command)
 
 
+E2E = Path(__file__).parent / "e2e"
 ABOVE_THE_SEAM = tuple(
     Path(__file__).parent / room
     for room in (
@@ -81,7 +82,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.definition.path.is_relative_to(room) for room in ABOVE_THE_SEAM
     ):
         place = metafunc.definition.path
-        is_left_out = place.parent.name == "e2e" and place.stem.removeprefix("test_cli_") not in COMMANDS
+        is_left_out = place.is_relative_to(E2E) and place.stem.removeprefix("test_") not in COMMANDS
         is_about_sqlite = metafunc.definition.get_closest_marker("sqlite") is not None
         is_once = is_about_sqlite or (is_left_out and not IN_FULL)
         # What is above the seam runs the same lines over either; those of the second store are covered by its own tests.

@@ -24,13 +24,24 @@ OUTSIDE: Final = {
     "engine": ("tests/simulation", "tests/requirements"),
     "ops": ("tests/e2e",),
     "rules": ("tests/wire", "tests/wire_store"),
+    "sinks": ("tests/wire_store",),
     "store": ("tests/conformance", "tests/simulation"),
+    "testing/conformance": ("tests/conformance",),
 }
+# Rooms that are tested as a whole: a test above a folder, or in another one, is about this folder as well.
+WHOLE: Final = ("redaction", "store")
 TIDY: Final = "tests/test_tidy.py"
+EVERYTHING: Final = ("apps", "tests")
+# Folder at the root -> the tests of what is in it.
+FOLDERS: Final = {
+    "bench": ("tests/unit/repository/test_bench.py",),
+    "requirements": EVERYTHING,
+    "tools": ("tests/unit/repository",),
+}
 # File -> the tests that read it.
 FILES: Final = {
     "Makefile": ("tests/test_docs.py",),
-    "pyproject.toml": (TIDY,),
+    "pyproject.toml": EVERYTHING,
     "src/redrive/__init__.py": ("tests/test_exports.py",),
 }
 
@@ -52,24 +63,22 @@ def _git(root: Path, *arguments: str) -> list[str]:
 def tests_for(path: str, root: Path) -> set[str]:
     """Return the test files and folders, as far as they exist, that belong to one path."""
     parts = PurePosixPath(path).parts
-    found = {*FILES.get(path, ())}
+    found = {*FILES.get(path, ()), *FOLDERS.get(parts[0], ())}
     match parts:
         case ("src", "redrive", *folders, _):
             found |= _mirror(folders, PurePosixPath(path).stem, root)
-            found.update(OUTSIDE.get(folders[0], ()) if folders else ())
+            for depth in range(1, len(folders) + 1):
+                found.update(OUTSIDE.get("/".join(folders[:depth]), ()))
+        case ("apps", _):
+            # What all applications share.
+            found |= {
+                "tests/apps",
+                *(each.relative_to(root).as_posix() for each in root.glob("apps/*/tests")),
+            }
         case ("apps", app, *_):
             found.add(f"apps/{app}/tests")
-        case ("tools", *_):
-            found.add("tests/unit/repository")
-        case ("tests", *_, name) if name.startswith("test_"):
-            found.add(path)
-        case ("tests", "tidy", _):
-            found |= {TIDY, "tests/unit/repository"}
-        case ("tests", _):
-            # Fixtures and builders that all tests share; the unit tests notice first.
-            found.add("tests/unit")
-        case ("tests", _, *_, _):
-            found.add(PurePosixPath(path).parent.as_posix())
+        case ("tests", *inside):
+            found |= _beside(path, inside, root)
         case _:
             pass
     if path.endswith(".md"):
@@ -82,13 +91,29 @@ def tests_for(path: str, root: Path) -> set[str]:
 def _mirror(folders: Sequence[str], stem: str, root: Path) -> set[str]:
     """Return the innermost folder of tests for a module of the package, or the files named after it or its room."""
     unit = PurePosixPath("tests/unit")
-    folder = unit.joinpath(*folders)
+    folder = unit.joinpath(*folders[:1] if folders and folders[0] in WHOLE else folders)
     while not (root / folder).is_dir():
         folder = folder.parent
     if folder != unit:
         return {folder.as_posix()}
     named = (root / unit).glob(f"test_{folders[0] if folders else stem}*.py")
     return {each.relative_to(root).as_posix() for each in named}
+
+
+def _beside(path: str, inside: Sequence[str], root: Path) -> set[str]:
+    """Return a test itself, or for what tests share those that are nearest to it."""
+    match inside:
+        case (*_, name) if name.startswith("test_"):
+            return {path}
+        case ("tidy", _):
+            return {TIDY, "tests/unit/repository"}
+        case (_,):
+            # Fixtures and builders that all tests share; the unit tests notice first.
+            return {"tests/unit"}
+        case _:
+            # Data may stand in a folder of its own, below the tests that read it.
+            above = [each for each in PurePosixPath(path).parents if len(each.parts) > 1]
+            return {*[each.as_posix() for each in above if any((root / each).rglob("test_*.py"))][:1]}
 
 
 def choose(paths: Iterable[str], root: Path) -> list[str]:

@@ -11,8 +11,8 @@ import pytest
 
 from redrive import connect
 from tests.databases import Schemas
+from tests.e2e.cli.test_postgres import PAGE, assert_one_line
 from tests.e2e.shell import Shell
-from tests.e2e.test_cli_postgres import PAGE, assert_one_line
 from tests.unit.build import one_stage
 
 

@@ -15,8 +15,8 @@ from redrive.store.postgres import connection
 from redrive.store.postgres.connection import Server, address_of
 from redrive.store.postgres.watchdog import WatchedConnection
 from tests.databases import Schemas
+from tests.e2e.cli.test_postgres import SECRET, assert_one_line
 from tests.e2e.shell import Shell
-from tests.e2e.test_cli_postgres import SECRET, assert_one_line
 from tests.postgres_server import PostgresServer, programs
 
 RIGHT = "opensesame-of-the-test"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
 from redrive.errors import ReplayRefusedError, StoreRefusedError
 from redrive.ops import audit, pipelines, runs
-from redrive.ops.audit import Actor, Subject
+from redrive.ops.audit import Actor, Subject, present_user
 from redrive.ops.jobs.erase import erase
 from redrive.ops.jobs.inspect import job_details
 from redrive.ops.jobs.retry import retry_job
@@ -218,3 +219,20 @@ def test_the_log_is_read_page_by_page(rd: Redrive) -> None:
     earlier = audit.operations(rd.store, 2, before=newest[0].id)
 
     assert [each.subject for each in (*earlier, *newest)] == [f"letter {number}" for number in range(1, 5)]
+
+
+def test_a_user_without_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_uid: int) -> str:
+        raise KeyError("uid not found")
+
+    known = present_user()
+    monkeypatch.setenv("LOGNAME", "alice")
+    assert present_user() == known != "alice"
+    monkeypatch.setattr(pwd, "getpwuid", refuse)
+    assert present_user() == "unknown"
+
+
+def test_the_user_is_recorded_beside_what_was_claimed() -> None:
+    assert Actor("alice", None, "mallory").line("prune", Subject("jobs", "all"))[1] == "alice (user mallory)"
+    assert Actor("alice", "why", "mallory").hiding({}).text == "alice (user mallory)"
+    assert [Actor("ann", None, user).text for user in (None, "ann")] == ["ann", "ann"]

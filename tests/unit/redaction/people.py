@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import string
 
-from .formats import Draw, Format, body
+from .drawn_secrets import Draw, Format, body
 
 IBANS = {
     "DE": "n18",

@@ -8,43 +8,9 @@ import base64
 import pytest
 
 from redrive.redaction import Literals, redact_text
-from redrive.redaction.named import values
-from redrive.redaction.named.names import meaning_of_name, words_of
-from redrive.redaction.personal import numbers
 from redrive.redaction.placeholders import Sentinels
 
 SHOWN = "<redacted:secret>"
-
-
-def test_words_of_a_name_in_every_case_style() -> None:
-    assert (
-        words_of("dbPassword")
-        == words_of("DB_PASSWORD")
-        == words_of("db-password")
-        == words_of("db.password2")
-        == ["db", "password"]
-    )
-    assert words_of("APIKey") == ["api", "key"]
-    assert meaning_of_name("") is None
-    assert meaning_of_name("123") is None
-
-
-@pytest.mark.parametrize("name", ["token_github", "session_id", "signature", "my_key", "first_pass"])
-def test_an_uncertain_name_is_told_as_such(name: str) -> None:
-    said = meaning_of_name(name)
-
-    assert said is not None
-    assert not said.certain
-
-
-def test_checksums_refuse_what_is_malformed() -> None:
-    assert not numbers.is_iban("GB82WEST")
-    assert not numbers.is_iban("XX82WEST12345698765432")
-    assert not numbers.is_rrn("9913011234567")
-    assert not numbers.is_rrn("9902301234567")
-    assert not numbers.is_nir("199130000000000")
-    assert not numbers.is_card("0000000000000000")
-    assert not numbers.is_german_tax_id("01234567890")
 
 
 def test_marks_run_out_without_harm() -> None:
@@ -127,36 +93,6 @@ def test_an_address_whose_host_was_hidden_loses_its_name_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["/aB3dE5gH7jK9mN1pQ3", "sha256:aB3dE5gH7jK9mN1pQ3", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "short1"]
-)
-def test_paths_digests_and_ids_are_not_random(value: str) -> None:
-    assert not values.is_random(value)
-
-
-def test_a_verdict_holds_no_password() -> None:
-    assert values.is_verdict("This field is required")
-    assert not values.is_verdict("hunter2 is required here")
-    assert not values.is_verdict("correct horse battery")
-
-
-def test_bare_nine_digits_are_an_id_only_after_the_word() -> None:
-    assert redact_text("ssn 123456789 id 123456789") == "ssn <redacted:national-id> id 123456789"
-    assert (
-        redact_text("RRN: 1701021234567, n 1701021234567") == "RRN: <redacted:national-id>, n 1701021234567"
-    )
-
-
-def test_a_phone_number_without_groups_needs_a_word_before_it() -> None:
-    assert redact_text("phone: 01012345678") == "phone: <redacted:phone>"
-    assert redact_text("count: 01012345678") == "count: 01012345678"
-
-
-def test_numbers_side_by_side_are_judged_one_by_one() -> None:
-    assert redact_text("4111111111111111 4111111111111111") == "<redacted:card> <redacted:card>"
-    assert redact_text("20240501 4111111111111111") == "20240501 <redacted:card>"
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("GB82 WEST 1234 5698 7654 32 1", "<redacted:iban> 1"),
@@ -211,11 +147,6 @@ def test_credentials_after_a_scheme_are_hidden_without_a_header_name() -> None:
         assert redact_text(line) == line
 
 
-@pytest.mark.parametrize("line", ["phone: 030 901820", "Tel. 030 901820", "mobile=202 555 0143"])
-def test_a_short_number_is_a_phone_number_after_a_telling_word(line: str) -> None:
-    assert redact_text(line).endswith("<redacted:phone>")
-
-
 def test_a_pre_shared_key_is_a_secret() -> None:
     assert redact_text("psk=abcd1234efgh") == "psk=<redacted:secret>"
 
@@ -245,8 +176,3 @@ def test_what_follows_the_end_of_an_element_is_not_its_value() -> None:
     assert redact_text("<password>r0sebud-9</password>afterwards") == (
         "<password><redacted:password></password>afterwards"
     )
-
-
-@pytest.mark.parametrize("number", ["AB123456C", "AB 12 34 56 C"])
-def test_an_insurance_number_is_hidden_before_words_in_capitals(number: str) -> None:
-    assert redact_text(f"{number} IS ON FILE NOW 12") == "<redacted:national-id> IS ON FILE NOW 12"

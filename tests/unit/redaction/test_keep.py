@@ -9,7 +9,7 @@ import pytest
 
 from redrive.redaction import redact_text
 
-from .formats import ALNUM, HEX, UPPER, Format, body, uuid
+from .drawn_secrets import ALNUM, HEX, UPPER, Format, body, uuid
 from .keep import KEPT
 from .keep_odd import KEPT_ODD
 from .people import digits

@@ -14,7 +14,7 @@ from redrive import redaction
 from redrive.redaction import Literals, process, redact_text
 from redrive.redaction.placeholders import KINDS, placeholder
 
-from .formats import ALNUM, body
+from .drawn_secrets import ALNUM, body
 from .people import PERSONAL
 
 SECRET = "janeroe.ward7"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from redrive.redaction import Literals, redact_text, redact_value
 
 from . import carried, carriers, odd
-from .formats import ALNUM, NAMED, TOKENS, of
+from .drawn_secrets import ALNUM, NAMED, TOKENS, of
 from .keep import KEPT
 from .people import PERSONAL
 

@@ -11,7 +11,7 @@ import pytest
 from redrive.redaction import redact_text
 
 from . import carried, carriers, odd
-from .formats import ALNUM, BASE64, HEX, NAMED, TOKENS, Format, joined, of
+from .drawn_secrets import ALNUM, BASE64, HEX, NAMED, TOKENS, Format, joined, of
 from .people import PERSONAL, PERSONAL_CARRIERS
 
 RECALL_MIN = 0.99

@@ -11,6 +11,8 @@ import pytest
 
 from tools import changed_tests as tool
 
+APPS = [f"apps/{name}/tests" for name in ("collabiq", "criticizer", "fetchbox", "forge", "pdf2xml")]
+
 
 @pytest.mark.parametrize(
     ("path", "tests"),
@@ -30,21 +32,40 @@ from tools import changed_tests as tool
             "src/redrive/rules/redis.py",
             ["tests/test_tidy.py", "tests/unit/rules", "tests/wire", "tests/wire_store"],
         ),
-        ("src/redrive/cli/commands/job.py", ["tests/e2e", "tests/test_tidy.py", "tests/unit/cli"]),
+        (
+            "src/redrive/cli/commands/job.py",
+            ["tests/e2e", "tests/test_tidy.py", "tests/unit/cli/commands"],
+        ),
+        ("src/redrive/sinks/nats.py", ["tests/test_tidy.py", "tests/unit/sinks", "tests/wire_store"]),
+        (
+            "src/redrive/testing/conformance/claims.py",
+            ["tests/conformance", "tests/test_tidy.py", "tests/unit/testing/conformance"],
+        ),
+        ("src/redrive/testing/clock.py", ["tests/test_tidy.py", "tests/unit/testing"]),
         ("src/redrive/config.py", ["tests/test_tidy.py", "tests/unit/test_config_files.py"]),
-        ("src/redrive/errors/tree.py", ["tests/test_tidy.py", "tests/unit/test_errors.py"]),
+        ("src/redrive/errors/tree.py", ["tests/test_tidy.py", "tests/unit/errors"]),
         ("src/redrive/__init__.py", ["tests/test_exports.py", "tests/test_tidy.py"]),
         ("apps/criticizer/llm.py", ["apps/criticizer/tests", "tests/test_tidy.py"]),
         ("apps/collabiq/README.md", ["apps/collabiq/tests", "tests/test_docs.py"]),
+        ("apps/conftest.py", [*APPS, "tests/apps", "tests/test_tidy.py"]),
+        ("apps/database.py", [*APPS, "tests/apps", "tests/test_tidy.py"]),
+        ("bench/herd.py", ["tests/test_tidy.py", "tests/unit/repository/test_bench.py"]),
+        ("bench/peers/postgres/requirements.txt", ["tests/unit/repository/test_bench.py"]),
         ("tests/faults/test_kills.py", ["tests/faults/test_kills.py", "tests/test_tidy.py"]),
         ("tests/faults/herd.py", ["tests/faults", "tests/test_tidy.py"]),
+        (
+            "tests/unit/store/sqlite/version_1/schema.sql",
+            ["tests/test_tidy.py", "tests/unit/store/sqlite"],
+        ),
+        ("tests/typing/usage.py", ["tests/test_tidy.py"]),
         ("tests/tidy/words.py", ["tests/test_tidy.py", "tests/unit/repository"]),
         ("tests/conftest.py", ["tests/test_tidy.py", "tests/unit"]),
         ("docs/concepts/glossary.md", ["tests/test_docs.py", "tests/test_tidy.py"]),
         ("tools/docs.py", ["tests/test_tidy.py", "tests/unit/repository"]),
         ("docs/how-to/guard-a-call.md", ["tests/test_docs.py"]),
         ("Makefile", ["tests/test_docs.py"]),
-        ("pyproject.toml", ["tests/test_tidy.py"]),
+        ("pyproject.toml", ["apps", "tests"]),
+        ("requirements/run.txt", ["apps", "tests"]),
         ("LICENSE", []),
         ("tests/unit/core/test_that_is_gone.py", ["tests/test_tidy.py"]),
         ("apps/gone/flow.py", ["tests/test_tidy.py"]),

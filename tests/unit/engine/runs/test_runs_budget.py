@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -16,12 +17,16 @@ import pytest
 from redrive import Fail, FailureBudget, Pipeline, Redrive, RunReport, stage
 from redrive.core.budget import Tally
 from redrive.core.lifecycle import JobState
+from redrive.engine.runs import driver as feeding
 from redrive.engine.runs.budget import BudgetTracker
-from redrive.engine.runs.runs import KEEP_SECONDS
+from redrive.engine.runs.driver import Driver
+from redrive.engine.runs.runs import KEEP_SECONDS, RunOptions, Runs
 from redrive.errors import FailureBudgetExceededError
 from redrive.store.records import JobId, LaneId, Settlement
+from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.unit.build import one_stage
+from tests.inline import at_once
+from tests.unit.build import bounded, items_of, one_stage, passing, watching_parts, worker_on, working
 from tests.unit.engine.worker.letters_made import claimed
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -331,3 +336,37 @@ def test_what_is_committed_while_the_store_is_asked_is_not_forgotten() -> None:
     tracker.asking()
     tracker.check(Tally(total=10, succeeded=2), is_last=False)
     assert tracker.leased_max() == 2
+
+
+def test_an_aborted_run_waits_for_what_is_being_worked_on(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "BATCH", 5)
+    book = Runs(store)
+
+    async def scene() -> None:
+        go_on = asyncio.Event()
+
+        async def slow(number: int) -> int:
+            if number == 0:
+                await go_on.wait()
+                return number
+            raise PermissionError(13, "denied")
+
+        pipeline = one_stage(slow)
+        options = RunOptions(budget=FailureBudget(max_rate=0.1, check_every=5))
+        run = book.add("shop", options, clock.wall())
+        worker = worker_on(store, pipeline, parts=watching_parts())
+        driver = Driver(store, pipeline, run, options, clock=clock, concurrency=4)
+        async with working(worker):
+            driving = asyncio.ensure_future(driver.drive(items_of(range(10)), worker, at_once))
+            await passing(clock, lambda: book.report(run).tally.dead == 9)
+            for _ in range(20):
+                await clock.asleep(1.0)
+            assert not driving.done()
+            go_on.set()
+            await driving
+
+    bounded(scene())
+    report = book.report(1)
+    assert (report.status, report.succeeded, report.dead, report.open) == ("aborted", 1, 9, 0)

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 
+import pytest
+
 from redrive import Pipeline, Redrive
 from redrive.engine.worker.prefetch import PREFETCH_SECONDS
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from redrive.testing.loop import VirtualLoop
-from tests.unit.build import STUCK_SECONDS, attempts, jobs, one_stage, until, worker_on, working
+from tests.unit.build import STUCK_SECONDS, attempts, bounded, jobs, one_stage, until, worker_on, working
 
 PLACES = 2
 
@@ -105,3 +107,36 @@ def test_jobs_that_wait_only_a_moment_stay(store: SqliteStore, rd: Redrive, cloc
 
     on_virtual_time(clock, scene())
     assert jobs(store, "dispatch") == [(1,)] * 5
+
+
+@pytest.mark.usefixtures("clock")
+def test_jobs_that_wait_for_a_place_when_their_worker_stops_are_given_back_unrun(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    """Claimed ahead: more than there are places, as after a commit during which many ended."""
+    ran: list[int] = []
+
+    async def scene() -> None:
+        going = asyncio.Event()
+
+        async def endless(number: int) -> int:
+            ran.append(number)
+            going.set()
+            await go_on.wait()
+            return number
+
+        go_on = asyncio.Event()
+        pipeline = one_stage(endless)
+        rd.submit_many(pipeline, [1, 2, 3])
+        worker = worker_on(store, pipeline, concurrency=1)
+        worker._prefetch.count = 2
+        task = asyncio.ensure_future(worker.run())
+        await going.wait()
+        assert jobs(store) == [("processing",)] * 3
+        worker.stop()
+        go_on.set()
+        assert await task == "stopped"
+
+    bounded(scene())
+    assert ran == [1]
+    assert jobs(store) == [("complete",), ("queued",), ("queued",)]

@@ -19,7 +19,7 @@ from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.workers import ProbeCandidate
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, bounded, jobs, one_stage, work
-from tests.unit.engine.worker.test_counted_starts import Scene
+from tests.unit.engine.worker.breakers.test_counted_starts import Scene
 
 
 @pytest.fixture

@@ -298,3 +298,33 @@ def test_a_worker_writes_progress_on_a_thread_of_its_own(
 
     assert written_on[0] == "redrive-progress"
     assert names[:1] == registered
+
+
+@pytest.mark.usefixtures("clock")
+def test_progress_that_could_not_be_written_is_written_with_the_next_heartbeat(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_args: object) -> object:
+        raise StoreUnavailableError(database="x", cause="gone")
+
+    async def scene() -> None:
+        going = asyncio.Event()
+
+        async def count(_number: int, ctx: Context) -> None:
+            ctx.progress(1, 4)
+            going.set()
+            await asyncio.Event().wait()
+
+        pipeline = one_stage(count)
+        rd.submit(pipeline, 1)
+        worker = worker_on(store, pipeline)
+        leases = leases_of(store, clock, worker)
+        async with working(worker):
+            await going.wait()
+            with monkeypatch.context() as down:
+                down.setattr(store, "renew", unreachable)
+                leases.beat(worker.name)
+            leases.beat(worker.name)
+            assert rd.job(1).facts.progress == "1 of 4"
+
+    bounded(scene())

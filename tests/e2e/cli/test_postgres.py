@@ -288,7 +288,7 @@ def test_a_role_that_may_not_is_told_what_it_lacks(run: Run, fresh: str, schemas
             db.execute(f"DROP ROLE {role}")
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "postgresql.md"
 
 
 def test_the_documented_queries_show_what_waits(shell: Shell, fresh: str, schemas: Schemas) -> None:

@@ -10,8 +10,7 @@ import pytest
 from redrive.redaction import redact_text
 from redrive.redaction.named import assignments
 from redrive.redaction.named.assignments import AHEAD, LONG_MIN
-
-from .keep import CODE, MESSAGES, THINGS
+from tests.unit.redaction.keep import CODE, MESSAGES, THINGS
 
 # Many inputs for few lines.
 pytestmark = pytest.mark.untraced

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive import Cancel, Fail, Retry, RetryPolicy, Snooze, connect
+from redrive import Backoff, Cancel, Fail, Redrive, Retry, RetryPolicy, Snooze, connect
 from redrive.engine.pipeline.context import Context
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.pipeline.stage import Stage, stage
@@ -20,7 +20,7 @@ from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import transfer as transfer_sql
 from redrive.testing import VirtualClock
 from redrive.testing.conformance.build import settlement
-from tests.unit.build import STEADY, bounded, jobs, one_stage, work, worker_on
+from tests.unit.build import STEADY, attempts, bounded, jobs, one_stage, work, worker_on
 
 
 def submit(store: SqliteStore, pipeline: Pipeline, *payloads: object) -> None:
@@ -383,3 +383,36 @@ def test_what_is_not_committed_yet_counts_as_leased(store: SqliteStore, clock: V
 
     store.start_worker("w0", 0.0, 1e9)
     assert bounded(scene()) == [3, 2]
+
+
+@pytest.mark.usefixtures("clock")
+def test_an_async_stage_may_return_a_signal(store: SqliteStore, rd: Redrive) -> None:
+    async def wish(number: int, ctx: Context) -> object:
+        return Retry(5) if ctx.attempt == 1 else number
+
+    pipeline = one_stage(wish)
+    rd.submit(pipeline, 1)
+    work(store, pipeline)
+
+    assert attempts(store) == [("retry",), ("ok",)]
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_job_records_every_arrow_it_went_along(store: SqliteStore, rd: Redrive) -> None:
+    def flaky(number: int, ctx: Context) -> int:
+        if ctx.attempt == 1 and ctx.stage == "one":
+            raise ConnectionResetError(104, "reset")
+        return number
+
+    steady = RetryPolicy(2, Backoff.fixed(1))
+    pipeline = Pipeline("shop", [stage(name=name, retry=steady)(flaky) for name in ("one", "two")])
+    job = rd.submit(pipeline, 1)
+    work(store, pipeline)
+
+    events = [str(event.event) for event in job.events()]
+    assert events[0] == "queued"
+    assert [word for word in events if word in {"retry", "checkpoint", "complete"}] == [
+        "retry",
+        "checkpoint",
+        "complete",
+    ]

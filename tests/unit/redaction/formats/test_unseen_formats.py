@@ -12,7 +12,7 @@ import re
 import pytest
 
 from redrive.redaction import redact_text
-from tests.unit.redaction.test_format_table import ALPHABETS, CONTEXTS, survives
+from tests.unit.redaction.formats.test_format_table import ALPHABETS, CONTEXTS, survives
 
 DRAWS = 5
 MISSED_MAX = 0.01

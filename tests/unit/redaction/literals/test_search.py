@@ -11,8 +11,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from redrive.redaction import Literals, redact_text
-
-from .formats import ALNUM, body
+from tests.unit.redaction.drawn_secrets import ALNUM, body
 
 SECRET = 'hunter two/"&= é'
 SHOWN = "<redacted:secret>"

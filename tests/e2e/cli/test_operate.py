@@ -184,7 +184,7 @@ def test_what_tests_start_can_be_interrupted_also_when_they_run_in_the_backgroun
         "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import tests.conftest;"
         "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     ended = subprocess.run(
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
     )

@@ -153,3 +153,25 @@ def test_the_heartbeat_runs_on_a_thread_of_its_own_until_it_is_stopped() -> None
 
 def _unreachable(*_args: object) -> bool:
     raise StoreUnavailableError(database=":memory:", cause="gone")
+
+
+def test_a_heartbeat_that_had_to_wait_is_repeated_with_the_time_it_is_now(
+    store: SqliteStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.start_worker("w1", clock.wall(), 30)
+    renew = store.renew
+    asked: list[float] = []
+
+    def slow(worker: str, now: float, *rest: object) -> object:
+        asked.append(now)
+        if len(asked) == 1:
+            clock.advance(20)
+        return renew(worker, now, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "renew", slow)
+    leases = Leases(store, clock, lease=30, on_dead=lambda _name: None)
+    leases.beat("w1")
+
+    assert asked[1] - asked[0] == pytest.approx(20)
+    ((ends_at,),) = store.read("SELECT expires_at FROM workers")
+    assert ends_at == pytest.approx(clock.wall() + 30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -17,6 +18,7 @@ from redrive import (
     Fail,
     Jitter,
     Pipeline,
+    Redrive,
     Retry,
     RetryPolicy,
     Skip,
@@ -27,15 +29,15 @@ from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase
 from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
 from redrive.engine.worker.probes import Probes
+from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.records import JobId
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.inline import inline_parts
-from tests.unit.build import jobs, work
-
-from .test_worker import submit
+from tests.inline import InlineThreads, NoProcesses, T, inline_parts
+from tests.unit.build import jobs, one_stage, work
+from tests.unit.engine.worker.worker.test_worker import submit
 
 STEADY = RetryPolicy(3, Backoff.exponential(1, cap=60, jitter=Jitter.full()))
 OPEN = Breaker("api", consecutive=5, open_for=60)
@@ -372,3 +374,49 @@ def test_a_breaker_changes_in_the_store_only_from_what_it_was(store: SqliteStore
     assert not store.swap_breaker("api", b"0", b"2")
     assert store.swap_breaker("api", b"1", b"2")
     assert store.breaker("api") == b"2"
+
+
+def means_of(ask: object) -> WorkerParts:
+    return WorkerParts(ask_store=ask, threads=InlineThreads(), processes=NoProcesses())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("is_probe", [True, False])
+def test_what_could_not_be_reported_to_a_breaker_is_reported_later(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture, is_probe: bool
+) -> None:
+    breaker = Breaker("api", consecutive=1, open_for=5, probe_timeout=5)
+    outages: list[StoreUnavailableError] = []
+    ran: list[int] = []
+
+    async def call(number: int) -> int:
+        ran.append(number)
+        if len(ran) == 1:
+            outages.append(StoreUnavailableError(database="x", cause="gone"))
+            raise ConnectionRefusedError(111, "refused")
+        return number
+
+    async def ask(question: Callable[[], T]) -> T:
+        if outages:
+            raise outages.pop()
+        return question()
+
+    pipeline = one_stage(call, breaker=breaker, retry=RetryPolicy(2, Backoff.fixed(1)))
+    rd.submit(pipeline, 1)
+    if is_probe:
+        somebody = SharedBreakers(store, [breaker])
+        somebody.note(breaker, Evidence.DOWN)
+        somebody.flush(clock.wall())
+    work(store, pipeline, parts=means_of(ask))
+
+    assert "breaker api: the store did not answer" in caplog.text
+    assert jobs(store) == [("complete",)]
+
+
+def test_a_probe_that_is_asked_for_again_with_its_token_is_the_same(store: SqliteStore) -> None:
+    breaker = Breaker("api", consecutive=1, open_for=5)
+    shared = SharedBreakers(store, [breaker])
+    shared.note(breaker, Evidence.DOWN)
+    shared.flush(0.0)
+
+    probes = Probes(store, {}, shared)
+    assert [probes.take(breaker, 6.0, token) for token in ("a", "a", "b")] == [True, True, False]
