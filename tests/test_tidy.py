@@ -61,6 +61,17 @@ def test_no_folder_holds_more_modules_than_a_reader_takes_in() -> None:
     assert_none(sizes.full_folders([source for source in EVERYTHING if "/tests/" not in f"/{source.path}"]))
 
 
+def test_no_folder_holds_more_tests_than_a_reader_takes_in() -> None:
+    tests = [source for source in TESTS if "/test_" in source.path]
+
+    assert tests
+    assert_none(sizes.full_folders(tests, sizes.TEST_FOLDER_MAX))
+
+
+def test_unit_tests_mirror_the_package() -> None:
+    assert_none(sizes.unmirrored(TESTS, PACKAGE))
+
+
 def test_every_file_starts_with_its_licence() -> None:
     assert_none(complaints(words.licence_line, EVERYTHING))
 

@@ -12,11 +12,16 @@ MODULE_MAX = 500
 TEST_FILE_MAX = 500
 FOLDER_MAX = 19
 """Modules side by side in one folder, `__init__` not counted; aim for 15."""
+TEST_FOLDER_MAX = 20
+"""Files of tests side by side in one folder; what they share is not counted."""
 # Folder -> why it may hold more.
 LISTS = {
     "src/redrive/core": "a flat list of pure values and functions",
     "src/redrive/rules": "one file per client library",
 }
+UNIT_TESTS = "tests/unit/"
+# Folder of unit tests -> what it is about, which is no folder of the package.
+NOT_MIRRORED = {"tests/unit/repository": "tools, benchmarks and the checks of this repository"}
 FUNCTION_MAX = 60
 # Aim for three; the fourth is for loops that are written flat for speed.
 NESTING_MAX = 4
@@ -41,7 +46,7 @@ def long_module(source: Source, limit: int = MODULE_MAX) -> list[str]:
     )
 
 
-def full_folders(every: Iterable[Source]) -> list[str]:
+def full_folders(every: Iterable[Source], most: int = FOLDER_MAX) -> list[str]:
     """A folder with more modules than a reader can survey needs subfolders."""
     folders: dict[str, int] = {}
     for source in every:
@@ -49,9 +54,20 @@ def full_folders(every: Iterable[Source]) -> list[str]:
         if not name.startswith("__"):
             folders[folder] = folders.get(folder, 0) + 1
     return [
-        f"{folder}: {count} modules; {FOLDER_MAX} is the most, give it rooms"
+        f"{folder}: {count} modules; {most} is the most, give it rooms"
         for folder, count in sorted(folders.items())
-        if count > FOLDER_MAX and folder not in LISTS
+        if count > most and folder not in LISTS
+    ]
+
+
+def unmirrored(tests: Iterable[Source], package: Iterable[Source]) -> list[str]:
+    """A folder of unit tests is named after a folder of the package, or after a module that has many tests."""
+    rooms = {source.path.removesuffix(".py").removesuffix("/__init__") for source in package}
+    folders = {source.path.rpartition("/")[0] for source in tests if source.path.startswith(UNIT_TESTS)}
+    return [
+        f"{folder}: there is no {room} in the package"
+        for folder in sorted(folders - {UNIT_TESTS.rstrip("/")} - set(NOT_MIRRORED))
+        if (room := f"src/redrive/{folder.removeprefix(UNIT_TESTS)}") not in rooms
     ]
 
 

@@ -225,6 +225,18 @@ def test_a_folder_with_too_many_modules_is_found_and_a_list_is_not() -> None:
     found = sizes.full_folders([*files, Source("src/redrive/ops/__init__.py", "")])
 
     assert found == ["src/redrive/ops: 20 modules; 19 is the most, give it rooms"]
+    assert sizes.full_folders(files, sizes.FOLDER_MAX + 1) == []
+
+
+def test_a_folder_of_unit_tests_that_is_named_after_nothing_in_the_package_is_found() -> None:
+    package = [Source(f"src/redrive/ops/{name}.py", "") for name in ("__init__", "audit")]
+    folders = ("ops", "ops/audit", "repository", "ops/corners")
+    tests = [Source(f"tests/unit/{folder}/test_one.py", "") for folder in folders]
+    elsewhere = [Source("tests/unit/test_config.py", ""), Source("tests/e2e/cli/test_one.py", "")]
+
+    found = sizes.unmirrored([*tests, *elsewhere], package)
+
+    assert found == ["tests/unit/ops/corners: there is no src/redrive/ops/corners in the package"]
 
 
 GLOSSARY = language.Glossary.read(
