@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of all applications share: the database of their jobs.
+"""What the tests of all applications share: virtual time, and the database of their jobs.
 
-It is a file, or with REDRIVE_TEST_STORES=postgres (`make app-tests-postgres`) a schema on a PostgreSQL server, empty for each test.
+The database is a file, or with REDRIVE_TEST_STORES=postgres (`make app-tests-postgres`) a schema on a PostgreSQL server, empty for each test.
 Tests that are about the file are marked `sqlite`, and left out there: they delete it, a README names it, they have one for each of
 two folders, or look at how far a run is while virtual time stands.
 """
@@ -18,6 +18,7 @@ import pytest
 from redrive.store.postgres.store import PostgresStore
 from redrive.store.protocol import Store
 from redrive.store.sqlite.store import SqliteStore
+from redrive.testing import VirtualClock, virtual_time
 from tests.databases import Schemas, server_of
 
 IS_ON_SERVER = os.environ.get("REDRIVE_TEST_STORES") == "postgres"
@@ -67,6 +68,13 @@ def database_url(schemas: Schemas | None, monkeypatch: pytest.MonkeyPatch) -> st
 def installation(schemas: Schemas | None) -> dict[str, str]:
     """What the environment of an installation that several tests share has about its database."""
     return {} if schemas is None else {"REDRIVE_DATABASE_URL": schemas.address("installation")}
+
+
+@pytest.fixture
+def clock() -> Generator[VirtualClock]:
+    """Virtual time for everything the test runs."""
+    with virtual_time() as virtual:
+        yield virtual
 
 
 @pytest.fixture

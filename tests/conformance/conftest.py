@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from redrive.store.postgres.store import PostgresStore
@@ -18,7 +16,7 @@ from redrive.store.records import Row
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements.statement import Statement
 from redrive.testing.conformance import StoreConformance
-from redrive.testing.conformance.build import LEASE, NOW
+from redrive.testing.conformance.build import NOW
 from tests.databases import Schemas
 from tests.statement_record import PROPERTY
 
@@ -37,29 +35,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
         made = SqliteStore(tmp_path / "jobs.db" if request.param == "sqlite file" else ":memory:")
     yield made
     made.close()
-
-
-@pytest.fixture
-def url(schemas: Schemas) -> str:
-    """The address of an empty database on a server."""
-    return schemas.address("own")
-
-
-@pytest.fixture
-def server_store(url: str) -> Generator[PostgresStore]:
-    """A store on a server, with two workers."""
-    with closing(PostgresStore(url, clock="caller")) as made:
-        made.start_worker("w1", NOW, LEASE)
-        made.start_worker("w2", NOW, LEASE)
-        yield made
-
-
-@pytest.fixture
-def db(schemas: Schemas, server_store: PostgresStore) -> Generator[psycopg.Connection[tuple[object, ...]]]:
-    """Another connection to the same schema."""
-    with psycopg.connect(schemas.server, autocommit=True) as link:
-        link.execute(f"SET search_path TO {server_store.address.schema}")
-        yield link
 
 
 @pytest.fixture(autouse=True)

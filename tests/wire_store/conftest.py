@@ -12,6 +12,7 @@ import psycopg
 import pytest
 import trustme
 
+from redrive import Redrive, connect
 from tests.databases import Schemas
 from tests.wire_store import sockets
 from tests.wire_store.servers import Nats, Postgres
@@ -73,6 +74,19 @@ def resetting_port() -> Iterator[int]:
 def closing_port() -> Iterator[int]:
     with sockets.listening(sockets.hang_up) as port:
         yield port
+
+
+@pytest.fixture
+def url(schemas: Schemas) -> str:
+    """The address of an empty database on a server."""
+    return schemas.address("jobs")
+
+
+@pytest.fixture
+def rd(url: str) -> Iterator[Redrive]:
+    """A connection to it, in real time."""
+    with connect(url) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -38,17 +38,6 @@ def send(text: str) -> str:
 FLOW = Pipeline("greetings", [greet, send])
 
 
-@pytest.fixture
-def url(schemas: Schemas) -> str:
-    return schemas.address("callers")
-
-
-@pytest.fixture
-def rd(url: str) -> Iterator[Redrive]:
-    with connect(url) as opened:
-        yield opened
-
-
 def statuses(rd: Redrive) -> list[tuple[int, str]]:
     return [(job.id, job.status) for job in rd.jobs.list()]
 
@@ -225,7 +214,7 @@ def test_another_database_is_refused_naming_both(rd: Redrive, url: str, schemas:
 
     def refused() -> None:
         with psycopg.connect(schemas.server, dbname=other) as connection:
-            with pytest.raises(ConfigurationError, match=rf"schema=\w+_callers.*'{other}"):
+            with pytest.raises(ConfigurationError, match=rf"schema=\w+_jobs.*'{other}"):
                 rd.submit(FLOW, "ann", connection=connection)
             assert connection.execute("SELECT 1").fetchone() == (1,)
 

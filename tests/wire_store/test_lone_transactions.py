@@ -4,36 +4,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 
-from redrive import Job, Pipeline, Redrive, connect
+from redrive import Job, Pipeline, Redrive
 from redrive.engine.worker.dispatch import SUSPECT_MIN
 from redrive.engine.worker.processes import Processes
 from redrive.store.callers import RefusedSettlementError
 from redrive.store.postgres.stage_transactions import ServerStageTransaction
 from redrive.store.postgres.store import PostgresStore
-from tests.databases import Schemas
 
 from .lone_stages import CHARGES, CHARGES_ASYNC, Order
 
 Effects = psycopg.Connection[tuple[Any, ...]]
 FLOWS = [CHARGES, CHARGES_ASYNC]
-
-
-@pytest.fixture
-def url(schemas: Schemas) -> str:
-    return schemas.address("lone")
-
-
-@pytest.fixture
-def rd(url: str) -> Iterator[Redrive]:
-    with connect(url) as opened:
-        yield opened
 
 
 @pytest.fixture

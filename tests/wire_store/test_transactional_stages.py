@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -32,22 +32,10 @@ from redrive.engine.worker import slots
 from redrive.store.postgres import stage_transactions
 from redrive.store.postgres.store import PostgresStore
 from redrive.testing import context
-from tests.databases import Schemas
 from tests.unit.build import bounded, until, worker_on, working
 
 Effects = psycopg.Connection[tuple[Any, ...]]
 AGAIN = RetryPolicy(2, backoff=Backoff.fixed(0.001), retry_on="all")
-
-
-@pytest.fixture
-def url(schemas: Schemas) -> str:
-    return schemas.address("stages")
-
-
-@pytest.fixture
-def rd(url: str) -> Iterator[Redrive]:
-    with connect(url) as opened:
-        yield opened
 
 
 def rows(effects: Effects) -> list[int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A virtual clock, a mailbox, a database in a temporary folder, and the check of requirement marks."""
+"""A mailbox, a database in a temporary folder, and the check of requirement marks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,12 @@ from apps.collabiq.settings import Settings
 from apps.collabiq.tests.services import Gemini, Gmail, Infisical, Notion
 from apps.collabiq.tests.wire import Service
 from redrive import Redrive, connect
-from redrive.testing import VirtualClock, virtual_time
 from tools import pytest_requirements
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Add the requirement marks."""
     pytest_requirements.register(config)
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time(seed=1) as virtual:
-        yield virtual
 
 
 @pytest.fixture

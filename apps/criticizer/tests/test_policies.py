@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import cast
 
 import pytest
@@ -14,20 +13,9 @@ from apps.criticizer.tests.scenes import order, run, work
 from apps.criticizer.tests.servers import Fault, Upstream
 from redrive import Redrive
 from redrive.store.protocol import Store
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import virtual_time
 
 PATHS = {"fetch": "/change.patch", "llm": "/v1/chat/completions", "notify": "/hook"}
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time(seed=5) as virtual:
-        yield virtual
-
-
-@pytest.fixture
-def store(clock: VirtualClock, memory: Store) -> Store:
-    return memory
 
 
 def waits(settings: Settings, upstream: Upstream, failing: str, *, seed: int) -> list[float]:
@@ -123,15 +111,16 @@ def test_every_stage_has_five_attempts_of_its_own(upstream: Upstream, settings: 
     assert [each.attempt for each in result.attempts] == [1, 2, 3, 4, 5] * 3
 
 
+@pytest.mark.usefixtures("clock")
 @pytest.mark.req("CR-3.3", "CR-4.1", "CR-4.2")
 @pytest.mark.parametrize("failing", list(PATHS))
 def test_an_exhausted_stage_leaves_a_letter_of_its_own_and_keeps_what_was_done(
-    upstream: Upstream, settings: Settings, store: Store, failing: str
+    upstream: Upstream, settings: Settings, memory: Store, failing: str
 ) -> None:
-    rd = Redrive(store)
+    rd = Redrive(memory)
     job = rd.submit(flow, order(upstream))
     upstream.fail(PATHS[failing], 503, times=5)
-    work(store, settings)
+    work(memory, settings)
     (line,) = rd.letters.list(pipeline="criticizer").letters
     letter = rd.letters.show(line.id).letter
 
@@ -156,7 +145,7 @@ def test_an_exhausted_stage_leaves_a_letter_of_its_own_and_keeps_what_was_done(
         diagnosis="transient",
     )
     rd.jobs.retry(job.id)
-    work(store, settings)
+    work(memory, settings)
     assert job.status == "complete"
     assert [upstream.calls(PATHS[name]) for name in before] == [1] * len(before)
     assert upstream.calls(PATHS[failing]) == 6

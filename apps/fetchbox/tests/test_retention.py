@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from pathlib import Path
 
-import pytest
 from nats.js.api import StreamConfig
 
 from apps.fetchbox.api.jobs import Jobs, Order, Snapshot
@@ -20,19 +18,13 @@ from redrive import Redrive, connect
 from redrive.engine.retention import RetentionDriver
 from redrive.ops.audit import operations
 from redrive.sinks.nats import connected
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from redrive.web import ProblemError
 from tests.embedded import read_rows
 from tests.inline import at_once
 
 DAY = 86_400.0
 SHA = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    with virtual_time() as virtual:
-        yield virtual
 
 
 def ticked(rd: Redrive, clock: VirtualClock) -> dict[str, int]:

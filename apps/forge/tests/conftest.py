@@ -19,7 +19,7 @@ from apps.forge.folder import RunFolder
 from apps.forge.spec import Forge as Spec
 from apps.forge.tests import flows
 from redrive import connect
-from redrive.testing import VirtualClock, virtual_time
+from redrive.testing import VirtualClock
 from tools import pytest_requirements
 
 # Typer builds every command anew for each call, which takes most of what a test of one command would cost.
@@ -41,13 +41,6 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(flows, "STATE", flows.State())
-
-
-@pytest.fixture
-def clock() -> Generator[VirtualClock]:
-    """Virtual time for everything the test runs."""
-    with virtual_time() as virtual:
-        yield virtual
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -27,12 +26,6 @@ def pay(amount: int) -> int:
 
 
 SHOP = Pipeline("shop", [pay], replay=ReplayRules(evidence="optional"))
-
-
-@pytest.fixture
-def rd(address: Address) -> Iterator[Redrive]:
-    with connect(address("jobs")) as made:
-        yield made
 
 
 def test_jobs_are_listed_shown_explained_and_counted(rd: Redrive) -> None:

@@ -6,13 +6,12 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from redrive import Backoff, Breaker, Fail, Pipeline, Redrive, ReplayRules, RetryPolicy, connect, stage
+from redrive import Backoff, Breaker, Fail, Pipeline, Redrive, ReplayRules, RetryPolicy, stage
 from redrive.engine.retention import Retention
 from redrive.ops.audit import Actor
 from redrive.ops.breakers import move
@@ -49,12 +48,6 @@ async def coded(code: str) -> str:
 
 SHOP = Pipeline("shop", [fetch, halve], replay=ReplayRules(evidence="optional"))
 CODED = Pipeline("coded", [coded])
-
-
-@pytest.fixture
-def rd() -> Generator[Redrive]:
-    with connect(":memory:") as made:
-        yield made
 
 
 def work(rd: Redrive, *payloads: object, pipeline: Pipeline = SHOP) -> None:

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
@@ -18,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
+from redrive import ConfigurationError, Pipeline, Redrive, stage
 from redrive.engine.pipeline.codec import codec_for
 from redrive.engine.pipeline.wiring import can_be, mismatch, shape_of
 from redrive.errors import SerializationError, UnknownNameError
@@ -186,12 +184,6 @@ def test_no_value_that_both_types_accept_is_between_types_that_are_refused(
             return
 
     assert can_be(given, taken)
-
-
-@pytest.fixture
-def rd(tmp_path: Path) -> Iterator[Redrive]:
-    with connect(tmp_path / "jobs.db") as made:
-        yield made
 
 
 @stage

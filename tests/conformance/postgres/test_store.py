@@ -48,11 +48,6 @@ from tests.databases import Schemas
 Other = Callable[..., psycopg.Connection[tuple[object, ...]]]
 
 
-@pytest.fixture
-def store(server_store: PostgresStore) -> PostgresStore:
-    return server_store
-
-
 def terminate(db: psycopg.Connection[tuple[object, ...]]) -> None:
     """End every other connection to this schema."""
     db.execute(

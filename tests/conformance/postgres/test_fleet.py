@@ -6,7 +6,6 @@ from __future__ import annotations
 from contextlib import closing
 
 import psycopg
-import pytest
 
 from redrive.client.connection import Redrive
 from redrive.engine.runs.runs import RunOptions, keep_run
@@ -34,11 +33,6 @@ from redrive.testing.conformance.build import (
     statuses,
     taken,
 )
-
-
-@pytest.fixture
-def store(server_store: PostgresStore) -> PostgresStore:
-    return server_store
 
 
 def test_workers_whose_clocks_are_an_hour_apart_keep_their_leases(url: str) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,7 +28,6 @@ from redrive.store.records import (
 )
 from redrive.store.statements import workers as worker_sql
 from redrive.testing.conformance.build import (
-    LEASE,
     NOW,
     advance,
     burial,
@@ -42,13 +41,6 @@ from redrive.testing.conformance.build import (
     statuses,
 )
 from tests.databases import Schemas
-
-
-@pytest.fixture
-def store(schemas: Schemas) -> Generator[PostgresStore]:
-    with closing(PostgresStore(schemas.address("own"), clock="caller")) as made:
-        made.start_worker("w1", NOW, LEASE)
-        yield made
 
 
 @contextmanager
