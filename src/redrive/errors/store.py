@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from redrive.errors.root import RedriveError
 
 
@@ -13,7 +15,10 @@ class StoreError(RedriveError):
 
 
 class StoreUnavailableError(StoreError):
-    """The database is unavailable; nothing of the batch was stored, and the same batch may be sent again."""
+    """The database is unavailable; nothing of the batch was stored, and the same batch may be sent again.
+
+    `server` is `starting` while its server starts, recovers or stops, `absent` while none listens at its address, otherwise None.
+    """
 
     code = "store-unavailable"
 
@@ -23,9 +28,11 @@ class StoreUnavailableError(StoreError):
         database: str,
         cause: str,
         hint: str = "Check that its directory exists, is writable and has space.",
+        server: Literal["starting", "absent"] | None = None,
     ) -> None:
         self.database = database
         self.cause = cause
+        self.server = server
         super().__init__(f"the database {database} failed: {cause}", hint=hint)
 
 

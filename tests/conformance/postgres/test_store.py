@@ -349,6 +349,23 @@ def test_an_error_of_the_driver_is_one_of_the_store(
     assert "postgresql://ann@db/shop?schema=jobs" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ("connection failed: FATAL:  the database system is starting up", "starting"),
+        ("FATAL:  the database system is in recovery mode Connection refused", "starting"),
+        ("connection failed: port 1 failed: Connection refused", "absent"),
+        ("No such file or directory. Is the server accepting connections on that socket?", "absent"),
+        ("could not translate host name", None),
+    ],
+)
+def test_why_a_server_cannot_be_reached_is_read_where_its_driver_is(text: str, server: str | None) -> None:
+    found = error_of(psycopg.OperationalError(text), address_of("postgresql://db/shop"))
+
+    assert isinstance(found, StoreUnavailableError)
+    assert found.server == server
+
+
 @pytest.mark.parametrize("use", [connect, functools.partial(schema_state, partition_attempts=True)])
 def test_without_the_driver_an_address_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, use: Callable[[str], object]

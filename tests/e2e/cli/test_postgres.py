@@ -136,11 +136,11 @@ def test_a_worker_waits_for_a_server_that_starts(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     found = [
-        StoreUnavailableError(database="shop", cause="FATAL: the database system is shutting down"),
-        StoreUnavailableError(database="shop", cause="FATAL: the database system is starting up"),
+        StoreUnavailableError(database="shop", cause="it shuts down", server="starting"),
+        StoreUnavailableError(database="shop", cause="it starts", server="starting"),
         None,
-        StoreUnavailableError(database="shop", cause="Connection refused"),
-        StoreUnavailableError(database="shop", cause="Connection refused"),
+        StoreUnavailableError(database="shop", cause="Connection refused", server="absent"),
+        StoreUnavailableError(database="shop", cause="Connection refused", server="absent"),
         None,
         StoreUnavailableError(database="shop", cause="could not translate host name"),
     ]

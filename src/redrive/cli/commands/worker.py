@@ -7,7 +7,6 @@ queued in a stage that the pipeline no longer has.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import signal
@@ -44,10 +43,6 @@ from redrive.ops.pipelines import stale_lanes
 logger = logging.getLogger("redrive.cli")
 
 LOOPBACK: Final = "127.0.0.1"
-STARTS: Final = "the database system is"
-"""What PostgreSQL says while it starts, recovers or shuts down."""
-NOBODY: Final = (os.strerror(errno.ECONNREFUSED), "accepting connections on that socket")
-"""What libpq says while nobody listens at an address."""
 WAIT_MAX: Final = 5.0
 """The longest time between two tries to connect."""
 
@@ -150,13 +145,13 @@ def connect_when_started(database_url: str | None, *, is_awaited: bool = False) 
     With `is_awaited`, also while nobody listens: a machine may be up before its database. A signal ends the command.
     """
     outage, clock, wait = Outage(logger), CURRENT.get().clock, RESEND_SECONDS
-    passing = (STARTS, *NOBODY) if is_awaited else (STARTS,)
+    passing = ("starting", "absent") if is_awaited else ("starting",)
     with ExitStack() as stack:
         while True:
             try:
                 return connect(database_url)
             except StoreUnavailableError as error:
-                if not any(text in error.cause for text in passing):
+                if error.server not in passing:
                     raise
                 if wait == RESEND_SECONDS:
                     _end_on_signals(stack)

@@ -8,12 +8,14 @@ transaction's: settings are made in each one, nothing stays prepared, and nobody
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
@@ -57,6 +59,10 @@ ADMISSION: Final = re.compile(
     re.IGNORECASE,
 )
 """What is wrong with who connects, or how. Other errors of SSL are those of a connection that was lost."""
+STARTING: Final = "the database system is"
+"""What a server answers while it starts, recovers or shuts down; libpq passes on no SQLSTATE of a connection that failed."""
+ABSENT: Final = (os.strerror(errno.ECONNREFUSED), "accepting connections on that socket")
+"""What libpq reports while no server listens at an address."""
 _SESSION: Final = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start::text = $2"
@@ -347,8 +353,15 @@ def error_of(error: Exception, address: Address) -> StoreError:
             database=database,
             cause=text,
             hint="Check that the server runs, and that host and port are right.",
+            server=_server_in(text),
         )
     return StoreRefusedError(database=database, cause=f"the statement was refused: {text}")
+
+
+def _server_in(text: str) -> Literal["starting", "absent"] | None:
+    if STARTING in text:
+        return "starting"
+    return "absent" if any(words in text for words in ABSENT) else None
 
 
 def _one_line(error: Exception) -> str:
