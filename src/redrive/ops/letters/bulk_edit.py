@@ -124,8 +124,6 @@ def _reason(error: Exception) -> Reason:
             return Reason("pruned")
         case ReplayRefusedError():
             return Reason("unfit", problem=error.problem)
-        case ConfigurationError() if error.field.startswith("letter "):
-            return Reason("unfit", problem=f"it {error.rule}")
         case ConfigurationError():
             return Reason("unfit", problem=f"{error.field} {error.rule}, got {error.got}")
         case _:

@@ -155,8 +155,9 @@ def edit(store: Store, letter: int, by: Actor, **change: Unpack[Change]) -> Edit
     Raises:
         SerializationError: it is not JSON, is nested too deep, or does not fit; the problem names the path of the field.
         ConfigurationError: unknown letter, not exactly one of value, patch, function and original, a patch that cannot be
-            applied, a function that raises or returns None, a placeholder in the value, the original of what was never edited.
-        ReplayRefusedError: the letter is closed, its job runs or was erased, or somebody else edited it meanwhile.
+            applied, a function that raises or returns None, a placeholder in the value.
+        ReplayRefusedError: the letter is closed or was never edited, its job runs or was erased, or somebody else edited it
+            meanwhile.
     """
     return commit(store, draft(store, letter, **change), by)
 
@@ -259,9 +260,7 @@ def _original(store: Store, letter: int, values: triage_sql.LetterValue, part: P
     """Return a part as it was before its first edit."""
     past = kept_edits(store, values.job, letter, part)
     if not past:
-        raise ConfigurationError(
-            field=f"letter {letter}", value=part, rule="was never edited", fix="It is the original."
-        )
+        raise _refused(letter, "it was never edited", "It is the original.")
     if past[0].before is None:
         raise _refused(letter, _NO_VALUES, "There is no original to go back to.")
     return compact("the original", past[0].before)

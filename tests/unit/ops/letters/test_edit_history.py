@@ -81,7 +81,7 @@ def test_going_back_to_the_original_is_an_edit_on_record(rd: Redrive, letter: in
 
 
 def test_a_value_that_was_never_edited_has_no_other_original(rd: Redrive, letter: int) -> None:
-    with pytest.raises(ConfigurationError, match="was never edited"):
+    with pytest.raises(ReplayRefusedError, match="was never edited"):
         rd.letters.edit(letter, original=True)
     with pytest.raises(
         ConfigurationError, match="takes a whole value, a JSON Patch, a function or the original"
