@@ -24,6 +24,8 @@ _DERIVED: Final = re.compile(
     r"^CREATE (?P<kind>FUNCTION|VIEW|TRIGGER|INDEX|UNIQUE INDEX) (?P<rest>(?:[^;$]|\$\$.*?\$\$|\$)*;)",
     re.MULTILINE | re.DOTALL,
 )
+_RIGHTS: Final = re.compile(r"^(?:REVOKE [^;]*;|DO (\$\$).*?\1;)", re.MULTILINE | re.DOTALL)
+"""Who may call the functions, and where those look for tables: a function that is replaced forgets the latter."""
 _FACTS: Final = (
     "SELECT to_regclass(format('%I.installation', $1::text)) IS NOT NULL,"
     " EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1)"
@@ -41,13 +43,15 @@ def script(schema: str, version: int = 0) -> str:
 
 def _derived() -> str:
     """Return what makes the indexes, views, functions and triggers of the schema, whichever of them there are."""
-    return "".join(
+    schema = schema_of("postgres")
+    made = "".join(
         f"CREATE {kind} IF NOT EXISTS {rest}\n"
         if (kind := found["kind"]).endswith("INDEX")
         else f"CREATE OR REPLACE {kind} {rest}\n"
-        for found in _DERIVED.finditer(schema_of("postgres"))
+        for found in _DERIVED.finditer(schema)
         if (rest := found["rest"])
     )
+    return made + "".join(f"{found[0]}\n" for found in _RIGHTS.finditer(schema))
 
 
 def version_of(link: Link, address: Address) -> int:

@@ -70,6 +70,17 @@ def test_an_older_schema_is_refused_until_it_is_migrated(older: str) -> None:
         assert [act.verb for act in rd.store.query(operation_sql.operations(limit=5))] == ["migrate"]
 
 
+def test_functions_with_rights_of_their_own_look_for_tables_where_they_did(older: str) -> None:
+    asked = "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'redrive'::regnamespace AND prosecdef ORDER BY 1"
+    with psycopg.connect(older, autocommit=True) as db:
+        before = db.execute(asked).fetchall()
+
+        migrate(older, Actor("ann"))
+
+        assert db.execute(asked).fetchall() == before
+    assert ("submit_jobs", ["search_path=redrive, pg_temp"]) in before
+
+
 def test_what_is_printed_brings_an_older_schema_up_to_date(older: str) -> None:
     printed = schema_state(older).sql
 
