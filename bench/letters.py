@@ -217,7 +217,7 @@ def _start(store: Store, which: LetterFilter) -> object:
     begun = replays.start(store, which, BY, plan=plan_of())
     # It is ended at once, so that the next one can be started.
     store.apply(
-        replay_sql.cancel_replay(why="measured", replay=begun.id),
+        replay_sql.cancel_replay(reason="measured", replay=begun.id),
         replay_sql.end_cancelled(now=0.0, replay=begun.id),
     )
     return begun

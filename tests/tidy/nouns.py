@@ -21,7 +21,7 @@ PLAIN = {
         retry snooze fail cancel signal backoff jitter growth guard call severity retryable classifier phase sample crash
         context thresholds cell meter triggers
     """,
-    "decisions and answers, named by what happens": "retry at, ended, admitted, refused, submitted, claimed, budget exceeded, release, stop, finish",
+    "decisions and answers, named by what happens": "retry at, ended, admitted, refused, submitted, claimed, budget exceeded, interruption, release, stop, finish",
     "databases": "store statement snapshot maintenance migration exchange request renewal batch child rule continuation work address server connection column bigints doubles texts transaction transactions",
     "submission and delivery": "submission delivery recipient",
     "texts": "literals span stack frame codec syntax sentinels redactor",

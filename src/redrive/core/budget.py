@@ -18,6 +18,7 @@ from typing import Literal, cast
 from msgspec import Struct
 
 from redrive.core.arguments import one_of, share, whole
+from redrive.core.stop_reason import BudgetExceeded
 from redrive.errors import ConfigurationError
 
 
@@ -162,16 +163,6 @@ def _by_name(given: object) -> Mapping[object, object] | None:
     return cast("Mapping[object, object]", given) if isinstance(given, Mapping) else None
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetExceeded:
-    """Too much of a run failed: the rate, the counts, and a sentence with both."""
-
-    rate: float
-    dead: int
-    finished: int
-    sentence: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureBudget:
     """The share of failed jobs at which a run stops itself.
@@ -206,8 +197,6 @@ class FailureBudget:
         # Of jobs that count: skipped ones are no sample.
         if tally.rated < (self.min_finished or self.check_every):
             return None
-        rate = tally.dead / tally.rated
-        if rate <= self.max_rate:
+        if tally.dead / tally.rated <= self.max_rate:
             return None
-        sentence = f"{tally.dead} of {tally.rated} finished jobs failed ({rate:.1%}), the budget is {self.max_rate:.1%}"
-        return BudgetExceeded(rate, tally.dead, tally.rated, sentence)
+        return BudgetExceeded(dead=tally.dead, finished=tally.rated, max_rate=self.max_rate)

@@ -17,6 +17,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from redrive.core.arguments import number, one_of
+from redrive.core.stop_reason import MostFailures, SameFailures, StopReason
 from redrive.errors import ConfigurationError
 
 CANARY: Final = (1, 5, 20, 100)
@@ -107,7 +108,7 @@ class Release(Struct, frozen=True):
 class Wait(Struct, frozen=True):
     """Nothing to do now."""
 
-    why: str
+    reason: str
     until: float | None = None
     """When to look again; None until something ends."""
 
@@ -115,7 +116,7 @@ class Wait(Struct, frozen=True):
 class Stop(Struct, frozen=True):
     """The cause is not fixed; an operator has to look."""
 
-    why: str
+    reason: StopReason
 
 
 class Finish(Struct, frozen=True):
@@ -178,22 +179,22 @@ def seconds_left(plan: Plan, counts: Counts, ended_at: Sequence[float], *, now: 
     return (counts.waiting + counts.replaying) * (now - min(recent)) / (len(recent) - 1)
 
 
-def _stop_reason(bounds: tuple[int, ...], plan: Plan, counts: Counts, pardoned: Counts) -> str | None:
+def _stop_reason(bounds: tuple[int, ...], plan: Plan, counts: Counts, pardoned: Counts) -> StopReason | None:
     """Return why the replay must stop; None if it may continue."""
     fresh = counts.since(pardoned)
     strict = max(
         (bound for bound, size in zip(bounds, plan.canary, strict=True) if size <= STRICT_MAX), default=0
     )
     if fresh.same and counts.released <= strict:
-        return f"{fresh.same} of {fresh.ended} failed again with the same failure"
+        return SameFailures(same=fresh.same, ended=fresh.ended)
     # Until a step has ended, its failures are measured by its whole size: the first one to end must not decide for all.
     bound = next((bound for bound in bounds if bound >= counts.released), counts.ended)
     if fresh.same > SHARE_MAX * max(bound - pardoned.ended, SAMPLE_MIN):
-        return f"{fresh.same} of {fresh.ended} failed again with the same failure, more than {SHARE_MAX:.0%}"
+        return SameFailures(same=fresh.same, ended=fresh.ended, share_max=SHARE_MAX)
     failed = fresh.same + fresh.other
     is_conclusive = not counts.replaying or fresh.ended >= STRICT_MAX
     if is_conclusive and failed > HALF * fresh.ended:
-        return f"{failed} of {fresh.ended} failed again, {fresh.other} of them with another failure"
+        return MostFailures(failed=failed, ended=fresh.ended, other=fresh.other)
     return None
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from redrive.core.stop_reason import OperatorStop, encode_stop_reason
 from redrive.engine.pipeline.codec import Codec, codec_for, storable
 from redrive.engine.runs.items import check_label
 from redrive.engine.runs.runs import RunReport, Runs
@@ -49,9 +50,8 @@ class ItemResult:
 def pause(store: Store, run: int, by: Actor) -> RunReport:
     """Start no more items of a run until it is resumed; items in a stage finish it."""
     known, now = Runs(store).report(run), CURRENT.get().clock.wall()
-    stop = run_sql.stop_run(
-        status="paused", reason=f"paused by {storable(by.text)}", ended_at=now, run=run
-    ).touching(1)
+    reason = encode_stop_reason(OperatorStop(act="paused", actor=storable(by.text)))
+    stop = run_sql.stop_run(status="paused", reason=reason, ended_at=now, run=run).touching(1)
     log = _log(by, "pause", known, "paused")
     if store.apply(stop, run_sql.pause_run(run=run), log) is None:
         raise _not_now(Runs(store).report(run), "paused", "Only a running one can be.")
@@ -73,9 +73,8 @@ def resume(store: Store, run: int, by: Actor) -> RunReport:
 def cancel(store: Store, run: int, by: Actor) -> RunReport:
     """End a run: items that have not started are cancelled, those in a stage are asked to end, finished ones stay."""
     known = Runs(store).report(run)
-    stop = run_sql.stop_run(
-        status="cancelled", reason=f"cancelled by {storable(by.text)}", ended_at=None, run=run
-    ).touching(1)
+    reason = encode_stop_reason(OperatorStop(act="cancelled", actor=storable(by.text)))
+    stop = run_sql.stop_run(status="cancelled", reason=reason, ended_at=None, run=run).touching(1)
     if store.apply(stop, _log(by, "cancel", known, "cancelled")) is None:
         raise _not_now(Runs(store).report(run), "cancelled", "It has ended already.")
     book, first = Runs(store), 0

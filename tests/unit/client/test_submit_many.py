@@ -12,6 +12,7 @@ import pytest
 from redrive import ConfigurationError, Pipeline, Redrive, connect, stage
 from redrive.client import connection
 from redrive.core.budget import RunStatus
+from redrive.core.stop_reason import LongHold
 from redrive.engine.runs.runs import RunOptions, Runs
 from redrive.errors import RunError, SerializationError
 from redrive.testing import virtual_time
@@ -121,7 +122,7 @@ def test_jobs_submitted_for_a_run_are_its_items_and_the_run_is_driven_without_a_
 def test_a_run_that_is_paused_keeps_what_is_added(rd: Redrive) -> None:
     run = rd.runs.add("shop", RunOptions(), 0.0)
     rd.submit_many(SHOP, [1], run=run)
-    Runs(rd.store).end(run, RunStatus.PAUSED, "by hand", 0.0)
+    Runs(rd.store).end(run, RunStatus.PAUSED, LongHold(seconds=9.0), 0.0)
 
     rd.submit_many(SHOP, [2], run=run)
 

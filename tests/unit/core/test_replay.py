@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from redrive.core.replay import (
     CANARY,
     REFILL,
+    SHARE_MAX,
     WINDOW,
     Counts,
     Finish,
@@ -24,6 +25,7 @@ from redrive.core.replay import (
     next_turn,
     plan_of,
 )
+from redrive.core.stop_reason import MostFailures, SameFailures
 from redrive.errors import ConfigurationError
 
 PLAN = plan_of()
@@ -83,17 +85,15 @@ def test_a_cancelled_job_is_no_failure() -> None:
 
 
 def test_in_small_steps_one_old_failure_stops_it() -> None:
-    assert turn(Counts(waiting=499, same=1)) == Stop("1 of 1 failed again with the same failure")
-    assert turn(Counts(waiting=474, completed=25, same=1)) == Stop(
-        "1 of 26 failed again with the same failure"
-    )
+    assert turn(Counts(waiting=499, same=1)) == Stop(SameFailures(same=1, ended=1))
+    assert turn(Counts(waiting=474, completed=25, same=1)) == Stop(SameFailures(same=1, ended=26))
 
 
 def test_in_larger_steps_more_than_two_in_a_hundred_stop_it() -> None:
     fine = Counts(waiting=374, completed=123, replaying=1, same=2)
     assert isinstance(turn(fine), Wait)
     bad = Counts(waiting=374, completed=122, replaying=1, same=3)
-    assert turn(bad) == Stop("3 of 125 failed again with the same failure, more than 2%")
+    assert turn(bad) == Stop(SameFailures(same=3, ended=125, share_max=SHARE_MAX))
 
 
 def test_the_first_letters_of_a_large_step_do_not_decide_for_all_of_them() -> None:
@@ -107,9 +107,9 @@ def test_the_rest_is_judged_by_what_has_ended() -> None:
 
 
 def test_when_most_of_it_fails_it_stops_whatever_the_failure() -> None:
-    assert turn(Counts(waiting=9, other=1)) == Stop("1 of 1 failed again, 1 of them with another failure")
+    assert turn(Counts(waiting=9, other=1)) == Stop(MostFailures(failed=1, ended=1, other=1))
     after_one = Counts(waiting=494, completed=1, other=5)
-    assert turn(after_one) == Stop("5 of 6 failed again, 5 of them with another failure")
+    assert turn(after_one) == Stop(MostFailures(failed=5, ended=6, other=5))
     assert isinstance(turn(Counts(waiting=494, completed=1, other=4, replaying=1)), Wait)
     rest = Counts(waiting=9_000, completed=126, replaying=WINDOW, other=127)
     assert isinstance(turn(rest), Stop)
@@ -129,7 +129,7 @@ def test_what_was_pardoned_does_not_stop_it_again() -> None:
     stopped = Counts(waiting=499, same=1)
     assert turn(stopped, pardoned=stopped) == Release(5, NOW)
     again = Counts(waiting=494, same=2, completed=4)
-    assert turn(again, pardoned=stopped) == Stop("1 of 5 failed again with the same failure")
+    assert turn(again, pardoned=stopped) == Stop(SameFailures(same=1, ended=5))
 
 
 def test_after_a_pardon_the_share_is_of_what_has_ended_since() -> None:
@@ -137,7 +137,7 @@ def test_after_a_pardon_the_share_is_of_what_has_ended_since() -> None:
     fine = Counts(waiting=5_000, completed=9_798, replaying=WINDOW, same=302)
     assert isinstance(turn(fine, pardoned=pardoned), Wait)
     bad = Counts(waiting=5_000, completed=9_797, replaying=WINDOW, same=303)
-    assert turn(bad, pardoned=pardoned) == Stop("3 of 100 failed again with the same failure, more than 2%")
+    assert turn(bad, pardoned=pardoned) == Stop(SameFailures(same=3, ended=100, share_max=SHARE_MAX))
 
 
 def test_a_rate_spreads_the_releases() -> None:

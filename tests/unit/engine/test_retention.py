@@ -133,7 +133,7 @@ def test_a_run_that_is_paused_or_replayed_is_kept(
     replayed = rd.run(SHOP, [0], failure_budget=None)
     rd.jobs.retry(2)
     paused = rd.runs.add("shop", rd.runs.options(replayed.id), clock.wall())
-    store.apply(run_sql.end_run(status="paused", reason="later", ended_at=clock.wall(), run=paused))
+    store.apply(run_sql.end_run(status="paused", reason=None, ended_at=clock.wall(), run=paused))
     rd.schedules.prune("retention", runs=DAY, cron="0 * * * *")
     clock.advance(2 * DAY)
 

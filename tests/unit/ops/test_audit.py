@@ -92,7 +92,7 @@ def test_whoever_is_recorded_anywhere_stands_beside_the_user(rd: Redrive, tmp_pa
         brought = job_details(there.store, 1).origin
 
     assert [each.actor for each in rd.letters.show(1).edits] == [both]
-    assert (paused.actor, paused.why) == (both, f"paused by {both}")
+    assert (paused.actor, paused.reason) == (both, f"paused by {both}")
     assert brought is not None
     assert brought.actor == both
     assert runs.pause(rd.store, run, by).reason == f"paused by {both}"

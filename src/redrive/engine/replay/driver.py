@@ -14,6 +14,7 @@ from typing import Final
 
 from redrive.core.lifecycle import LetterState
 from redrive.core.replay import Finish, Release, Stop, Wait, next_turn
+from redrive.core.stop_reason import StopReason, encode_stop_reason, stop_sentence
 from redrive.engine.clock import Clock
 from redrive.engine.outage import Outage
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -155,8 +156,8 @@ class ReplayDriver:
         now = self._clock.wall()
         turn = next_turn(replay.plan, counts, replay.pardoned, next_at=replay.next_at, now=now)
         match turn:
-            case Stop(why):
-                self._stop(replay, why, now)
+            case Stop(reason):
+                self._stop(replay, reason, now)
             case Finish():
                 self._store.apply(replay_sql.finish_replay(now=now, replay=replay.id, driver=self._name()))
                 self._is_news = True
@@ -172,15 +173,16 @@ class ReplayDriver:
                 return self._patience
         return BUSY_SECONDS
 
-    def _stop(self, replay: Replay, why: str, now: float) -> None:
+    def _stop(self, replay: Replay, reason: StopReason, now: float) -> None:
         """Stop a replay, with its line of the operator log, in one transaction."""
-        act = operation_sql.Act(now, redact(self._name()), "stop", "replay", str(replay.id), why)
+        sentence, stored = stop_sentence(reason), encode_stop_reason(reason)
+        act = operation_sql.Act(now, redact(self._name()), "stop", "replay", str(replay.id), sentence)
         answer = self._store.apply(
             replay_sql.log_replay(act=act, after="stopped", replay=replay.id),
-            replay_sql.stop_replay(why=why, replay=replay.id, driver=self._name()).touching(1),
+            replay_sql.stop_replay(reason=stored, replay=replay.id, driver=self._name()).touching(1),
         )
         if answer is not None:
-            logger.warning("replay %s stopped itself: %s", replay.id, why)
+            logger.warning("replay %s stopped itself: %s", replay.id, sentence)
 
     def _release_next(self, replay: Replay, turn: Release, now: float) -> bool:
         """Release some letters, and skip those that cannot be released; return whether there were any."""

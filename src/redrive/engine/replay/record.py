@@ -9,6 +9,7 @@ import msgspec
 
 from redrive.core.decoding import prepare
 from redrive.core.replay import Counts, Plan
+from redrive.core.stop_reason import stop_sentence_in
 from redrive.engine.replay.filter import LetterFilter
 from redrive.store.reader import Reader
 from redrive.store.statements import replays as replay_sql
@@ -18,7 +19,7 @@ from redrive.store.statements.statement import members_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay(ReplayFacts):
-    """A replay as it is stored."""
+    """A replay as it is stored; `reason` is a sentence."""
 
     filter: LetterFilter
     plan: Plan
@@ -36,7 +37,7 @@ def replay_of(row: replay_sql.StoredReplay) -> Replay:
     """Return a replay from its row."""
     filter_, pardoned = msgspec.json.decode(row.filter), msgspec.json.decode(row.pardoned)
     facts = {**members_of(row), "filter": filter_, "pardoned": pardoned, "plan": options_of(row).plan}
-    return msgspec.convert(facts, Replay)
+    return msgspec.convert({**facts, "reason": stop_sentence_in(row.reason)}, Replay)
 
 
 def options_of(row: replay_sql.StoredReplay) -> ReplayOptions:

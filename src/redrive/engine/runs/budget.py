@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from redrive.core.budget import BudgetExceeded, FailureBudget, Tally
+from redrive.core.budget import FailureBudget, Tally
 from redrive.core.lifecycle import JobState
+from redrive.core.stop_reason import BudgetExceeded
 from redrive.store.records import JobId, Settlement
 
 ENDED: Final = {

@@ -18,6 +18,7 @@ from typing import Final, TypeVar, cast
 import msgspec
 
 from redrive.core.budget import RunStatus, decide_status
+from redrive.core.stop_reason import Interruption, LongHold, StopReason
 from redrive.engine.clock import Clock, cancel_all, wait_for
 from redrive.engine.daemon_threads import DaemonThreads
 from redrive.engine.pipeline.pipeline import Pipeline
@@ -198,9 +199,8 @@ class Driver:
         """Pause the run after an error, so that it can be resumed. Does nothing if it has ended or the run itself was refused."""
         if self._is_closed or isinstance(error, RunError):
             return
-        index = error.index if isinstance(error, SerializationError) else None
-        place = "" if index is None else f" at item {index}"
-        reason = f"it was interrupted by {type(error).__name__}{place}"
+        item = error.index if isinstance(error, SerializationError) else None
+        reason = Interruption(error=type(error).__name__, item=item)
         self._book.end(self._run, RunStatus.PAUSED, reason, self._clock.wall())
         error.add_note(
             f"run {self._run} is paused: rd.run(..., resume={self._run}) continues it,"
@@ -239,7 +239,7 @@ class Driver:
         if self._is_running and report.status == RunStatus.PAUSED:
             return self._leave_paused
         if self._is_running and report.status == RunStatus.CANCELLED:
-            return functools.partial(self._abort, RunStatus.CANCELLED, report.reason)
+            return functools.partial(self._abort, RunStatus.CANCELLED, None)
         is_over = is_fed and not report.open and report.items >= self._submitted
         is_hopeless = is_over and await self._ask(lambda: has_permanent(self._store, self._run))
         ending = self._ending(report, is_over=is_over, is_hopeless=is_hopeless)
@@ -247,17 +247,16 @@ class Driver:
             return functools.partial(self._abort if ending[0] is RunStatus.ABORTED else self._end, *ending)
         if not (is_fed or self._is_full) or await worker.held_for() < max(self._options.hold_max, 1e-9):
             return None
-        sentence = f"all remaining items have been held for {self._options.hold_max:g} s"
-        return functools.partial(self._end, RunStatus.PAUSED, sentence)
+        return functools.partial(self._end, RunStatus.PAUSED, LongHold(seconds=self._options.hold_max))
 
     def _ending(
         self, report: RunReport, *, is_over: bool, is_hopeless: bool
-    ) -> tuple[RunStatus, str | None] | None:
+    ) -> tuple[RunStatus, StopReason | None] | None:
         """Return the status with which the run has to stop, and why; None if it may continue."""
         exceeded, budget = self.budget.check(report.tally, is_last=is_over), self._options.budget
         if exceeded is not None and budget is not None:
             is_pause = budget.on_exceeded == "pause"
-            return RunStatus.PAUSED if is_pause else RunStatus.ABORTED, exceeded.sentence
+            return RunStatus.PAUSED if is_pause else RunStatus.ABORTED, exceeded
         if not is_over:
             return None
         rule, before = self._options.rule or self._options.thresholds, RunStatus(report.status)
@@ -277,21 +276,21 @@ class Driver:
         if self._is_closed and report != self._last and self._on_progress is not None:
             self._on_progress(report)
 
-    async def _abort(self, status: RunStatus, sentence: str | None) -> None:
+    async def _abort(self, status: RunStatus, reason: StopReason | None) -> None:
         """Cancel the items that have not started; running ones finish their stage first, finished ones stay."""
         cancel, first = self._book.cancel_items, 0
         while (report := await self._report()).open:
             first = await self._ask(functools.partial(cancel, self._run, self._clock.wall(), BATCH, first))
             if report.open == (await self._report()).open:
                 await self._wait()
-        await self._end(status, sentence)
+        await self._end(status, reason)
 
     async def _leave_paused(self) -> None:
         """Pause what was submitted after somebody paused the run."""
         await self._ask(lambda: self._book.pause_items(self._run))
         self._is_closed = True
 
-    async def _end(self, status: RunStatus, reason: str | None) -> None:
+    async def _end(self, status: RunStatus, reason: StopReason | None) -> None:
         await self._ask(lambda: self._book.end(self._run, status, reason, self._clock.wall()))
         self._is_closed = True
         await self._report()

@@ -16,7 +16,8 @@ from typing import Final
 
 import msgspec
 
-from redrive.core.budget import BudgetExceeded, FailureBudget, RunStatus, Tally, decide_status
+from redrive.core.budget import FailureBudget, RunStatus, Tally, decide_status
+from redrive.core.stop_reason import BudgetExceeded, encode_stop_reason, stop_sentence
 from redrive.engine.clock import Clock, wait_for
 from redrive.engine.outage import Outage
 from redrive.engine.runs.budget import ENDED
@@ -144,7 +145,7 @@ class RunStatusDriver:
         after = decide_status(found.rule or found.thresholds, before, tally, has_permanent=is_hopeless)
         if exceeded is not None:
             # There is nothing left to stop.
-            after, reason = RunStatus.ABORTED, exceeded.sentence
+            after, reason = RunStatus.ABORTED, encode_stop_reason(exceeded)
         if after is before and tally.open:
             return False
         ended_at = None if tally.open else now
@@ -181,12 +182,11 @@ class RunStatusDriver:
                 None,
                 run_sql.keep_run(until=lease_time(self._store, now) + KEEP_SECONDS, run=run),
             )
-        stop = run_sql.stop_run(
-            status=after.value, reason=exceeded.sentence, ended_at=ended_at, run=run
-        ).touching(1)
+        reason = encode_stop_reason(exceeded)
+        stop = run_sql.stop_run(status=after.value, reason=reason, ended_at=ended_at, run=run).touching(1)
         if self._store.apply(stop, then) is None:
             return False
-        logger.warning("run %s is %s: %s", run, after.value, exceeded.sentence)
+        logger.warning("run %s is %s: %s", run, after.value, stop_sentence(exceeded))
         if after is RunStatus.ABORTED:
             self._aborting[run] = 0
         return True

@@ -16,6 +16,7 @@ import msgspec
 
 from redrive.core.budget import FailureBudget, FailureRule, RunStatus, RunThresholds, Tally
 from redrive.core.decoding import prepare
+from redrive.core.stop_reason import StopReason, encode_stop_reason, stop_sentence_in
 from redrive.errors import RunError
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
@@ -97,7 +98,7 @@ class Runs:
         """Return the report of a run; raises RunError when there is none."""
         row = self._row(run)
         facts = {**row._asdict(), "succeeded": row.complete, "dead": row.failed}
-        return msgspec.convert(facts, RunReport)
+        return msgspec.convert({**facts, "reason": stop_sentence_in(row.reason)}, RunReport)
 
     def options(self, run: int) -> RunOptions:
         """Return the options of a run."""
@@ -147,9 +148,10 @@ class Runs:
             raise _ended(report)
         return report
 
-    def end(self, run: RunId, status: RunStatus, reason: str | None, now: float) -> None:
-        """Record how a run ended; or that it is paused, with its items."""
-        end = run_sql.end_run(status=status.value, reason=reason, ended_at=now, run=run)
+    def end(self, run: RunId, status: RunStatus, reason: StopReason | None, now: float) -> None:
+        """Record how a run ended; or that it is paused, with its items. Without a reason it keeps the one that it has."""
+        stored = None if reason is None else encode_stop_reason(reason)
+        end = run_sql.end_run(status=status.value, reason=stored, ended_at=now, run=run)
         self._store.apply(end, *([run_sql.pause_run(run=run)] if status is RunStatus.PAUSED else []))
 
     def pause_items(self, run: RunId) -> None:

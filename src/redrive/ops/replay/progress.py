@@ -150,7 +150,8 @@ def waits_for(store: Reader, replay: Replay, counts: Counts) -> str | None:
     if replay.ended_at is not None:
         return None
     if replay.status in {"paused", "stopped"}:
-        return f"somebody to resume or cancel it: {replay.why}{_pause_reason(store, replay)}"
+        because = "" if replay.reason is None else f": {replay.reason}"
+        return f"somebody to resume or cancel it{because}{_pause_reason(store, replay)}"
     if not any(replay.pipeline in each.pipelines for each in workers(store) if each.is_live):
         return f"a worker that serves {replay.pipeline}"
     if replay.status != "running":
@@ -159,7 +160,7 @@ def waits_for(store: Reader, replay: Replay, counts: Counts) -> str | None:
     # Of these counts: what its driver last waited for may have ended since.
     now = CURRENT.get().clock.wall()
     turn = next_turn(replay.plan, counts, replay.pardoned, next_at=replay.next_at, now=now)
-    return blocked or (turn.why if isinstance(turn, Wait) else None)
+    return blocked or (turn.reason if isinstance(turn, Wait) else None)
 
 
 def _pause_reason(store: Reader, replay: Replay) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from redrive.core.arguments import stored
 from redrive.core.replay import Counts, Plan
+from redrive.core.stop_reason import OperatorStop, encode_stop_reason
 from redrive.core.units import instant
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.replay.driver import unmark
@@ -87,8 +88,8 @@ def start(
 def pause(store: Store, replay: int, by: Actor) -> Replay:
     """Release nothing more until it is resumed; released jobs continue."""
     known = get_replay(store, replay)
-    why = f"paused by {storable(by.text)}"
-    step = replay_sql.pause_replay(why=why, replay=replay).touching(1)
+    reason = encode_stop_reason(OperatorStop(act="paused", actor=storable(by.text)))
+    step = replay_sql.pause_replay(reason=reason, replay=replay).touching(1)
     if store.apply(_log(store, known, by, "pause", "paused"), step) is None:
         raise _not_now(known, "paused", "Only a replay that is marking or running can be paused.")
     return get_replay(store, replay)
@@ -110,8 +111,8 @@ def resume(store: Store, replay: int, by: Actor) -> Replay:
 def cancel(store: Store, replay: int, by: Actor) -> Replay:
     """End a replay: letters that were not released are free again, released jobs continue."""
     known = get_replay(store, replay)
-    why = f"cancelled by {storable(by.text)}"
-    step = replay_sql.cancel_replay(why=why, replay=replay).touching(1)
+    reason = encode_stop_reason(OperatorStop(act="cancelled", actor=storable(by.text)))
+    step = replay_sql.cancel_replay(reason=reason, replay=replay).touching(1)
     log = _log(store, known, by, "cancel", "cancelled")
     if store.apply(log, step) is None and known.status != "cancelling":
         raise _not_now(known, "cancelled", "It has ended already.")

@@ -52,7 +52,7 @@ CREATE TABLE runs (
     pipeline text COLLATE "C" NOT NULL,
     status text COLLATE "C" NOT NULL,
     options bytea NOT NULL,
-    reason text COLLATE "C",
+    reason text COLLATE "C",   -- why it was stopped, as JSON (core/stop_reason.py)
     items bigint NOT NULL DEFAULT 0,   -- how many were submitted
     is_fed integer NOT NULL DEFAULT 0 CHECK (is_fed IN (0, 1)),   -- the source has no more items
     created_at double precision NOT NULL,
@@ -259,7 +259,7 @@ CREATE TABLE replays (
     expected bigint NOT NULL,   -- how many letters were shown to the person who started it
     pardoned bytea NOT NULL,   -- the failures that no longer count towards its limits since somebody resumed it, as JSON
     next_at double precision NOT NULL,   -- when the rate allows the next release
-    why text COLLATE "C",   -- why it is paused, stopped or cancelled
+    reason text COLLATE "C",   -- why it is paused, stopped or cancelled, as JSON (core/stop_reason.py)
     note text COLLATE "C",   -- how it was resolved
     driver text COLLATE "C",   -- the worker that drives it
     driven_until double precision NOT NULL,
@@ -437,7 +437,7 @@ CREATE TABLE tallies (
 
 INSERT INTO letter_moves (last) VALUES (0);
 
-INSERT INTO installation (version) VALUES (3);
+INSERT INTO installation (version) VALUES (4);
 
 -- Where this database is: on which server, in which of its databases, and as which table of that. A standby has the same.
 CREATE FUNCTION place() RETURNS bigint LANGUAGE sql STABLE AS $$

@@ -46,7 +46,7 @@ CREATE TABLE runs (
     pipeline TEXT NOT NULL,
     status TEXT NOT NULL,
     options BLOB NOT NULL,
-    reason TEXT,
+    reason TEXT,                     -- why it was stopped, as JSON (core/stop_reason.py)
     items INTEGER NOT NULL DEFAULT 0,                             -- how many were submitted
     is_fed INTEGER NOT NULL DEFAULT 0 CHECK (is_fed IN (0, 1)),   -- the source has no more items
     created_at REAL NOT NULL,
@@ -309,7 +309,7 @@ CREATE TABLE replays (
     expected INTEGER NOT NULL,       -- how many letters were shown to the person who started it
     pardoned BLOB NOT NULL,          -- the failures that no longer count towards its limits since somebody resumed it, as JSON
     next_at REAL NOT NULL,           -- when the rate allows the next release
-    why TEXT,                        -- why it is paused, stopped or cancelled
+    reason TEXT,                     -- why it is paused, stopped or cancelled, as JSON (core/stop_reason.py)
     note TEXT,                       -- how it was resolved
     driver TEXT,                     -- the worker that drives it
     driven_until REAL NOT NULL,

@@ -53,7 +53,7 @@ SELECT letter.id, (SELECT config FROM attempts WHERE attempts.job_id = letter.jo
 FROM dead_letters letter WHERE letter.id {in_ids};
 
 -- part: replay_columns
-id, pipeline, status, cutoff, marked_to, expected, next_at, why, note, driver, driven_until, actor, created_at, ended_at,
+id, pipeline, status, cutoff, marked_to, expected, next_at, reason, note, driver, driven_until, actor, created_at, ended_at,
     closed_at, moves, filter, options, pardoned
 
 -- name: replay
@@ -112,22 +112,22 @@ WHERE id = $2::bigint AND driver = $3::text AND status = 'marking' AND marked_to
 UPDATE replays SET next_at = $1::double precision WHERE id = $2::bigint AND driver = $3::text AND status = 'running';
 
 -- name: stop_replay
-UPDATE replays SET status = 'stopped', why = $1::text WHERE id = $2::bigint AND driver = $3::text AND status = 'running';
+UPDATE replays SET status = 'stopped', reason = $1::text WHERE id = $2::bigint AND driver = $3::text AND status = 'running';
 
 -- name: finish_replay
-UPDATE replays SET status = 'done', why = NULL, ended_at = $1::double precision
+UPDATE replays SET status = 'done', reason = NULL, ended_at = $1::double precision
 WHERE id = $2::bigint AND driver = $3::text AND status = 'running';
 
 -- name: pause_replay
-UPDATE replays SET status = 'paused', why = $1::text WHERE id = $2::bigint AND status IN ('marking', 'running');
+UPDATE replays SET status = 'paused', reason = $1::text WHERE id = $2::bigint AND status IN ('marking', 'running');
 
 -- name: resume_replay
-UPDATE replays SET status = CASE WHEN marked_to < cutoff THEN 'marking' ELSE 'running' END, why = NULL, pardoned = $1::bytea,
+UPDATE replays SET status = CASE WHEN marked_to < cutoff THEN 'marking' ELSE 'running' END, reason = NULL, pardoned = $1::bytea,
     next_at = greatest(next_at, $2::double precision)
 WHERE id = $3::bigint AND status IN ('paused', 'stopped');
 
 -- name: cancel_replay
-UPDATE replays SET status = 'cancelling', why = $1::text WHERE id = $2::bigint AND ended_at IS NULL AND status <> 'cancelling';
+UPDATE replays SET status = 'cancelling', reason = $1::text WHERE id = $2::bigint AND ended_at IS NULL AND status <> 'cancelling';
 
 -- part: marked_letters
 SELECT id FROM dead_letters /* INDEXED BY dead_letters_taken */

@@ -30,7 +30,7 @@ UPDATE runs SET driven_until = $1::double precision WHERE id = $2::bigint;
 
 -- name: end_run
 -- Not one that somebody cancelled or paused meanwhile, except to record its end.
-UPDATE runs SET status = $1::text, reason = $2::text, ended_at = $3::double precision
+UPDATE runs SET status = $1::text, reason = coalesce($2::text, reason), ended_at = $3::double precision
 WHERE id = $4::bigint AND (status NOT IN ('cancelled', 'paused') OR status = $1::text);
 
 -- name: has_permanent

@@ -288,7 +288,7 @@ class ReplayTests(RoundTests):
         def moves(driver: str) -> list[bool]:
             return [
                 is_taken(replay_sql.set_next_release(next_at=NOW, replay=1, driver=driver)),
-                is_taken(replay_sql.stop_replay(why="it failed", replay=1, driver=driver)),
+                is_taken(replay_sql.stop_replay(reason="it failed", replay=1, driver=driver)),
                 is_taken(replay_sql.finish_replay(now=NOW, replay=1, driver=driver)),
             ]
 

@@ -152,6 +152,8 @@ class StatusTests(Scene):
             agree(store.apply(ended.touching(1)), None)
 
         store.apply(run_sql.end_run(status="cancelled", reason=None, ended_at=NOW, run=1).touching(1))
+        # The reason for which it was stopped stays.
+        agree(store.query(run_sql.run(run=1))[0].reason, "why")
         agree(store.apply(stop("paused", NOW)), None)
         holds(store.apply(run_sql.open_source(run=1).touching(1)) is None)
 

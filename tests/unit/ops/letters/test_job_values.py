@@ -38,7 +38,7 @@ def stored(rd: Redrive) -> str:
     """Return everything that is on record about acts, and what a letter keeps of them."""
     log = [(each.actor, each.subject, each.reason, each.change) for each in operations(rd.store)]
     replays = rd.store.query(replay_sql.replays(before=1 << 60, pipeline=None, limit=10))
-    notes = [(each.note, each.why) for each in replays]
+    notes = [(each.note, each.reason) for each in replays]
     evidence = [rd.letters.show(each).letter.evidence for each in (1, 2)]
     return f"{log} {notes} {evidence}"
 

@@ -111,7 +111,7 @@ def test_the_pace_of_the_canaries_is_not_that_of_the_rest() -> None:
 def test_a_replay_never_waits_for_what_has_ended(rd: Redrive, clock: VirtualClock) -> None:
     started = rd.replays.start(pipeline="shop", canary=())
     rd.store.start_worker("w1", clock.wall(), 30.0, WorkerFacts(pipelines=("shop",)))
-    running = replace(get_replay(rd.store, started.id), status="running", why="the last 430 to end")
+    running = replace(get_replay(rd.store, started.id), status="running", reason="the last 430 to end")
 
     assert waits_for(rd.store, running, Counts(replaying=12)) == "the last 12 to end"
     assert waits_for(rd.store, running, Counts(completed=430)) is None

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from redrive import Pipeline, connect, stage
 from redrive.errors import SchemaMismatchError
 from redrive.ops.audit import Actor
+from redrive.ops.replay.replays import get_replay
 from redrive.ops.upkeep.migrations import migrate, schema_state
 from redrive.store import versions
 from redrive.store.postgres import migrations
@@ -19,6 +22,22 @@ from redrive.store.statements.text import text_of
 from tests.databases import Schemas
 
 KNOWN = versions.newest()
+
+
+VERSION_3 = Path(__file__).parent / "version_3"
+SCHEMA = """
+SELECT 'column' AS kind, attrelid::regclass::text AS place, attname::text AS name, concat_ws(' ', attnum, attnotnull,
+    format_type(atttypid, atttypmod), attcollation::regcollation, pg_get_expr(adbin, adrelid)) AS definition
+FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE attnum > 0 AND attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'redrive'::regnamespace)
+UNION ALL SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+FROM pg_constraint WHERE connamespace = 'redrive'::regnamespace
+UNION ALL SELECT 'index', tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'redrive'
+UNION ALL SELECT 'view', '', viewname, definition FROM pg_views WHERE schemaname = 'redrive'
+UNION ALL SELECT 'function', '', proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'redrive'::regnamespace
+UNION ALL SELECT 'trigger', tgrelid::regclass::text, tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+ORDER BY 1, 2, 3, 4
+"""
 
 
 @stage
@@ -90,6 +109,41 @@ def test_what_is_printed_brings_an_older_schema_up_to_date(older: str) -> None:
     with connect(older) as rd:
         rd.work([FLOW], until_idle=True)
         assert rd.job(1).result() == 8
+
+
+@pytest.fixture
+def first(schemas: Schemas) -> Generator[str]:
+    """A database of version 3, with which PostgreSQL began, with replays and runs that were stopped."""
+    with schemas.database() as address:
+        with psycopg.connect(address) as db:
+            db.execute("CREATE SCHEMA redrive")
+            db.execute("SET LOCAL search_path TO redrive")
+            db.execute((VERSION_3 / "postgres.sql").read_bytes())
+            db.execute((VERSION_3 / "postgres_rows.sql").read_bytes())
+        yield address
+
+
+def schema_of(address: str) -> list[tuple[Any, ...]]:
+    """Return the definition of everything in a schema."""
+    with psycopg.connect(address) as db:
+        return db.execute(SCHEMA).fetchall()
+
+
+def test_the_schema_is_version_3_with_all_migrations(first: str, database: str) -> None:
+    migrate(first, Actor("ann"))
+
+    found = schema_of(first)
+    assert {kind for kind, *_ in found} == {"column", "constraint", "index", "view", "function", "trigger"}
+    assert found == schema_of(database)
+
+
+def test_a_migration_keeps_why_a_replay_or_a_run_was_stopped_as_text(first: str) -> None:
+    migrate(first, Actor("ann"))
+
+    with connect(first) as rd:
+        assert [get_replay(rd.store, replay).reason for replay in (1, 2)] == [None, 'paused by "ann"']
+        assert [rd.runs.report(run).reason for run in (1, 2)] == ["1 of 2 failed", None]
+        assert 'cancel it: paused by "ann"' in str(rd.replays.status(2).waits_for)
 
 
 def test_a_schema_that_no_release_has_made_is_refused(database: str) -> None:

@@ -15,6 +15,7 @@ from redrive import Pipeline, connect, stage
 from redrive.cli.input.options import open_any_version
 from redrive.core.decide import NoDecision, OldDecision, Reason
 from redrive.core.decision_text import decode_decision, reason_and_sentence
+from redrive.core.stop_reason import stop_sentence_in
 from redrive.errors import SchemaMismatchError, StoreRefusedError
 from redrive.ops.audit import Actor
 from redrive.ops.checkup.doctor import examine, unopened
@@ -215,6 +216,8 @@ def test_a_migration_loses_no_row_and_no_value(first: Path) -> None:
         columns["operations"].remove("change")
         columns["operations"].remove("subject")
         columns["letter_facts"].remove("context")
+        columns["campaigns"].remove("why")
+        columns["runs"].remove("reason")
         before = {name: rows_of(db, name, columns[name]) for name in tables}
 
     migrate(first, ANN)
@@ -229,6 +232,26 @@ def test_a_migration_loses_no_row_and_no_value(first: Path) -> None:
                 after = [tuple("stamping" if one == "marking" else one for one in row) for row in after]
             assert before[name]
             assert sorted(after, key=repr) == before[name], name
+
+
+def test_a_migration_keeps_why_a_replay_or_a_run_was_stopped_as_text(first: Path) -> None:
+    with closing(sqlite3.connect(first)) as db, db:
+        db.execute("UPDATE campaigns SET why = 'paused by \"ann\"' WHERE id = 3")
+        stopped = {
+            "replays": dict(db.execute("SELECT id, why FROM campaigns").fetchall()),
+            "runs": dict(db.execute("SELECT id, reason FROM runs").fetchall()),
+        }
+
+    migrate(first, ANN)
+
+    with closing(sqlite3.connect(first)) as db:
+        for table, before in stopped.items():
+            after = dict(db.execute(f"SELECT id, reason FROM {table}").fetchall())
+            assert {id_: stop_sentence_in(text) for id_, text in after.items()} == before
+    with connect(first) as rd:
+        assert rd.runs.report(1).reason == "1 of 2 failed"
+        assert 'cancel it: paused by "ann"' in str(rd.replays.status(3).waits_for)
+        assert "cancel it: the canary failed" in str(rd.replays.status(4).waits_for)
 
 
 def test_a_migration_removes_hashes_without_a_key_and_nothing_else_of_a_context(first: Path) -> None:
@@ -347,7 +370,7 @@ def test_a_migration_gives_what_the_operator_log_is_about_a_kind(first: Path) ->
         ("backup", "file", "letter 4"),
         ("backup", "file", "letter 4"),
         ("pause", "pipeline", "my shop"),
-        ("migrate", "schema", "1 -> 3"),
+        ("migrate", "schema", f"1 -> {KNOWN}"),
     ]
 
 
