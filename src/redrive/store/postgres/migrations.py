@@ -26,6 +26,8 @@ _DERIVED: Final = re.compile(
 )
 _RIGHTS: Final = re.compile(r"^(?:REVOKE [^;]*;|DO (\$\$).*?\1;)", re.MULTILINE | re.DOTALL)
 """Who may call the functions, and where those look for tables: a function that is replaced forgets the latter."""
+_MISSING: Final = "DO $$ BEGIN IF to_regclass('{name}') IS NULL THEN {made} END IF; END $$;\n"
+"""Not IF NOT EXISTS: that refuses an index of the schema that partitioned attempts have in another form, although it exists."""
 _FACTS: Final = (
     "SELECT to_regclass(format('%I.installation', $1::text)) IS NOT NULL,"
     " EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1)"
@@ -45,7 +47,7 @@ def _derived() -> str:
     """Return what makes the indexes, views, functions and triggers of the schema, whichever of them there are."""
     schema = schema_of("postgres")
     made = "".join(
-        f"CREATE {kind} IF NOT EXISTS {rest}\n"
+        _MISSING.format(name=rest.split()[0], made=f"CREATE {kind} {rest}")
         if (kind := found["kind"]).endswith("INDEX")
         else f"CREATE OR REPLACE {kind} {rest}\n"
         for found in _DERIVED.finditer(schema)

@@ -130,6 +130,10 @@ def schema_of(address: str) -> list[tuple[Any, ...]]:
 
 
 def test_the_schema_is_version_3_with_all_migrations(first: str, database: str) -> None:
+    with psycopg.connect(first) as db:
+        # As if it were new since then.
+        db.execute("DROP INDEX redrive.attempts_of_job")
+
     migrate(first, Actor("ann"))
 
     found = schema_of(first)
@@ -144,6 +148,21 @@ def test_a_migration_keeps_why_a_replay_or_a_run_was_stopped_as_text(first: str)
         assert [get_replay(rd.store, replay).reason for replay in (1, 2)] == [None, 'paused by "ann"']
         assert [rd.runs.report(run).reason for run in (1, 2)] == ["1 of 2 failed", None]
         assert 'cancel it: paused by "ann"' in str(rd.replays.status(2).waits_for)
+
+
+def test_a_schema_with_partitioned_attempts_is_migrated_and_keeps_them(first: str) -> None:
+    with psycopg.connect(first) as db:
+        db.execute("SET LOCAL search_path TO redrive")
+        db.execute("SELECT partition_attempts()")
+    before = [each for each in schema_of(first) if each[0] == "index"]
+
+    migrate(first, Actor("ann"))
+
+    assert [each for each in schema_of(first) if each[0] == "index"] == before
+    with connect(first) as rd:
+        rd.submit(FLOW, 4)
+        rd.work([FLOW], until_idle=True)
+        assert rd.job(1).result() == 8
 
 
 def test_a_schema_that_no_release_has_made_is_refused(database: str) -> None:
