@@ -271,7 +271,7 @@ def replay_breaches(world: ReplayWorld) -> list[str]:
     if not world.is_operated:
         found.append("a replay neither ended nor said what it waits for")
     checks = {
-        "a replay has not ended": "SELECT id, status, why FROM replays WHERE ended_at IS NULL",
+        "a replay has not ended": "SELECT id, status, reason FROM replays WHERE ended_at IS NULL",
         "a replay replayed a job twice": "SELECT replay_id, job_id FROM dead_letters WHERE replay_id IS NOT NULL"
         " GROUP BY 1, 2 HAVING count(*) > 1",
         "a letter is kept by a replay that has ended": "SELECT letter.id FROM dead_letters letter JOIN replays"
