@@ -51,7 +51,7 @@ def measured(contender: Callable[[Path], float | Sequence[float]]) -> list[float
         try:
             answer: list[float] | str = here.recv()
         except EOFError:
-            answer = "it died without a word"
+            answer = "the process ended without an answer"
         finally:
             process.join()
             here.close()
@@ -61,11 +61,11 @@ def measured(contender: Callable[[Path], float | Sequence[float]]) -> list[float
 
 
 def _answer(to: Connection, contender: Callable[[Path], float | Sequence[float]], folder: Path) -> None:
-    """Send the figures home and leave at once: workers that were never told to stop must not hold the process."""
+    """Send the figures to the parent and exit at once: workers that were not stopped must not keep the process alive."""
     try:
         figures = contender(folder)
         to.send(list(figures) if isinstance(figures, Sequence) else [figures])
-    except BaseException:  # noqa: BLE001 - whatever happened here is told over there.
+    except BaseException:  # noqa: BLE001 - whatever happened here is reported in the parent.
         to.send(traceback.format_exc())
     to.close()
     os._exit(0)

@@ -49,7 +49,7 @@ GOALS: tuple[Goal, ...] = (
 
 
 def verdicts(figures: Sequence[Figure]) -> str:
-    """Return a line for every goal that these figures speak about."""
+    """Return a line for every goal that can be checked by these figures."""
     lines = [line for goal in GOALS if (line := _verdict(goal, figures))]
     return "\n".join(["goals:", *lines]) + "\n\n" if lines else ""
 

@@ -22,7 +22,7 @@ from bench.limit import ENCODED, FAILED
 from bench.measure import per_job
 from bench.ours import CONCURRENCY, PAYLOAD, pipeline_of
 from bench.peers.postgres.contest import sampled
-from bench.pickup import EAR, PIPELINE
+from bench.pickup import PIPELINE, REPORTER
 from redrive import connect
 from redrive.store.postgres.connection import Link, Server, address_of
 from redrive.store.postgres.session import SQL, columns_of
@@ -95,7 +95,7 @@ def pickup(_: Path, *, url: str) -> list[float]:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     with connect(url) as rd:
-        worker = context.Process(target=_hear, args=(url, there), daemon=True)
+        worker = context.Process(target=_report_pickups, args=(url, there), daemon=True)
         worker.start()
         figures = sampled(lambda: rd.submit(PIPELINE, time.monotonic_ns()), here)
     worker.kill()
@@ -103,8 +103,8 @@ def pickup(_: Path, *, url: str) -> list[float]:
     return figures
 
 
-def _hear(url: str, there: Connection) -> None:
-    EAR.say = there.send
+def _report_pickups(url: str, there: Connection) -> None:
+    REPORTER.report = there.send
     with connect(url) as rd:
         rd.work([PIPELINE])
 

@@ -44,20 +44,20 @@ def run() -> list[Figure]:
     )
 
 
-class _Ear:
-    """Where a stage says how long its job was on the way; in a worker's process it is the end of a pipe."""
+class _Reporter:
+    """Takes how long the job of a stage was on the way; in a worker's process it is the end of a pipe."""
 
     def __init__(self) -> None:
-        self.say: Callable[[int], None] = lambda _: None
+        self.report: Callable[[int], None] = lambda _: None
 
 
-EAR = _Ear()
+REPORTER = _Reporter()
 
 
 @stage
 async def started(sent_at: int) -> int:
-    """Say how long ago the job was sent."""
-    EAR.say(time.monotonic_ns() - sent_at)
+    """Report how long ago the job was sent."""
+    REPORTER.report(time.monotonic_ns() - sent_at)
     return sent_at
 
 
@@ -67,7 +67,7 @@ PIPELINE = lined("pickup", started)
 def same_process(folder: Path) -> list[float]:
     """Submit from the main thread, to a worker on another thread of this process."""
     here, there = multiprocessing.Pipe(duplex=False)
-    EAR.say = there.send
+    REPORTER.report = there.send
     rd = connect(folder / "pickup.db")
     threading.Thread(target=lambda: rd.work([PIPELINE]), daemon=True).start()
     return _sample(lambda: rd.submit(PIPELINE, time.monotonic_ns()), here)
@@ -87,7 +87,7 @@ def other_process(folder: Path) -> list[float]:
 
 
 def _work(path: Path, there: Connection) -> None:
-    EAR.say = there.send
+    REPORTER.report = there.send
     with connect(path) as rd:
         rd.work([PIPELINE])
 

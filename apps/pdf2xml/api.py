@@ -29,7 +29,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import structs
 
 from apps.pdf2xml.codes import LINES, PAUSED
-from apps.pdf2xml.jobs import PAGE, Jobs, JobView, going_on, problem
+from apps.pdf2xml.jobs import PAGE, Jobs, JobView, failures_logged, problem
 from apps.pdf2xml.live import Feed, Watcher, follow
 from apps.pdf2xml.sample import submit_sample
 from apps.pdf2xml.settings import Settings
@@ -98,7 +98,7 @@ class Service:
         """Delete what is older than the retention, again and again."""
         while True:
             # What could not be deleted now is deleted the next time.
-            with going_on("purge"):
+            with failures_logged("purge"):
                 await self.write(self.jobs.purge)
             await SYSTEM_CLOCK.asleep(self.settings.purge_every)
 

@@ -166,7 +166,7 @@ class Jobs:
         limit = self.settings.retention if age is None else age
         gone = 0
         for path in self.files.old(self.files.results, limit):
-            with going_on("purge of a result"):
+            with failures_logged("purge of a result"):
                 path.unlink(missing_ok=True)
                 gone += 1
                 # Without its record, and for a file that somebody else put there, nothing is left to do.
@@ -175,12 +175,12 @@ class Jobs:
                     self._rd.jobs.free_key(job, actor="retention", reason="its result was purged")
         for path in self.files.old(self.files.sources, limit):
             # Looked at while nobody submits or retries: it may just have been used again.
-            with going_on("purge of a source"), self.files.sources_locked():
+            with failures_logged("purge of a source"), self.files.sources_locked():
                 if self.files.is_old(path, limit) and not self._is_open(path.stem):
                     path.unlink(missing_ok=True)
                     gone += 1
         for path in self.files.old(self.files.drafts, DRAFT_SECONDS):
-            with going_on("purge of a draft"):
+            with failures_logged("purge of a draft"):
                 path.unlink(missing_ok=True)
         kept = self.settings.record_retention
         self._rd.prune(complete=kept, failed=kept, cancelled=kept, actor="retention")
@@ -264,8 +264,8 @@ class Jobs:
 
 
 @contextmanager
-def going_on(what: str) -> Generator[None]:
-    """Log a failure of the store or the disk, and go on: the next time may go well."""
+def failures_logged(what: str) -> Generator[None]:
+    """Log a failure of the store or the disk, and continue: the next time may succeed."""
     try:
         yield
     except (RedriveError, OSError) as error:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
-from apps.pdf2xml.jobs import Jobs, JobView, going_on
+from apps.pdf2xml.jobs import Jobs, JobView, failures_logged
 from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.web import ServerEvent
 
@@ -36,7 +36,7 @@ class Watcher:
             await SYSTEM_CLOCK.asleep(LOOK_SECONDS)
             if self.pages == 0:
                 continue
-            with going_on("look at the store"):
+            with failures_logged("look at the store"):
                 now = await self._read(self._jobs.change_counter)
                 if now != before:
                     before = now

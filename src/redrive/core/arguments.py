@@ -93,7 +93,7 @@ def stored(field: str, value: object) -> None:
     elif isinstance(value, int) and not -WHOLE_END <= value < WHOLE_END:
         rule = f"must be a whole number of at most {WHOLE_END - 1}"
         raise ConfigurationError(
-            field=field, value=value, rule=rule, fix="Check it: there is nothing beyond."
+            field=field, value=value, rule=rule, fix="Use a number that fits into 64 bits."
         )
 
 
@@ -123,7 +123,7 @@ def distinct(field: str, names: Iterable[str], *, fix: str) -> None:
     seen: set[str] = set()
     for each in names:
         if each in seen:
-            raise ConfigurationError(field=field, value=each, rule="must have names of their own", fix=fix)
+            raise ConfigurationError(field=field, value=each, rule="must have distinct names", fix=fix)
         seen.add(each)
 
 

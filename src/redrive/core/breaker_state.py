@@ -92,7 +92,7 @@ def admit(
     if retry_at is None:
         return state, Refused(None, "it is isolated by an operator")
     if now < retry_at:
-        reason = "it is open" if state.phase is Phase.OPEN else "it is half open and its probe is out"
+        reason = "it is open" if state.phase is Phase.OPEN else "it is half open and a probe is running"
         return state, Refused(retry_at, reason)
     changed_at = now if state.phase is Phase.OPEN else state.changed_at
     taken = replace(state, phase=Phase.HALF_OPEN, changed_at=changed_at, probe=Probe(token, now))

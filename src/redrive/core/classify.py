@@ -161,7 +161,7 @@ class _Classification(Struct, frozen=True):
     def _from_signal(self, signal: Signal) -> Failure:
         """Turn a stage's signal into a failure. `Fail` may carry an application's own code, which its code set explains."""
         if isinstance(signal, Finish):
-            return self._failure(signal, signal, _MISPLACED, "Finish means nothing here")
+            return self._failure(signal, signal, _MISPLACED, "Finish is valid only in a stage")
         kind, code, delay = SignalKind.CANCEL, taxonomy.CANCELLED, None
         if isinstance(signal, Skip):
             kind, code = SignalKind.SKIP, taxonomy.SKIPPED

@@ -47,7 +47,7 @@ _DELAYS: Final = {
 _DEAD: Final = {
     Reason.ASKED: "the stage gave up with {0.code}",
     Reason.EXHAUSTED: "attempt {0.attempt} of {0.max_attempts} failed with {0.code}: none is left",
-    Reason.CODE_EXHAUSTED: "{0.code} may fail {0.limit} attempts, and has",
+    Reason.CODE_EXHAUSTED: "{0.code} reached its limit of {0.limit} attempts",
     Reason.SNOOZES_EXHAUSTED: "the stage snoozed {0.limit} times, which is the limit",
     Reason.DEADLINE: "the next attempt would start in {0.delay:.3g} s, after the deadline",
     Reason.BREAKER: "breaker {0.breaker!r} is {0.phase}: it would refuse a retry",

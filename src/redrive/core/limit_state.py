@@ -2,7 +2,7 @@
 """The shared state of a limit as pure step functions: configuration, state and the time in, the next state out.
 
 The bucket is filled at the limit's rate up to its burst. A worker reserves a block of tokens at once, also tokens that are yet to
-come: those become usable one by one, and whoever reserves next stands behind. So nobody starves, nothing is written per call, and
+come: those become usable one by one, and reservations are served in order. So nobody starves, nothing is written per call, and
 calls exceed burst + rate x time by no more than the block that each worker has. Slots of a concurrency belong to workers by name;
 the slots of a worker that is gone are free. An adaptive limit doubles its rate until the first refusal; from then on it returns
 to the rate of the last refusal along a cubic curve, and beyond it when none comes.
@@ -184,7 +184,7 @@ def refused(
 ) -> LimitState:
     """Note that the dependency refused a call that began at `started_at`: wait as long as it asked, and learn the rate.
 
-    Calls that had begun before the rate was last brought down teach nothing more.
+    Calls that had begun before the rate was last lowered do not lower it again.
     """
     state = _filled(limit, state, now)
     pace = state.pace

@@ -52,7 +52,7 @@ NETWORK_DNS: Final = _down(
     "Check the host name and the resolver, then replay.",
 )
 NETWORK_REFUSED: Final = _down("NETWORK_REFUSED", "The other side refused the connection.", _CHECK_NETWORK)
-NETWORK_RESET: Final = _down("NETWORK_RESET", "The connection broke off.", _CHECK_NETWORK)
+NETWORK_RESET: Final = _down("NETWORK_RESET", "The connection was lost.", _CHECK_NETWORK)
 NETWORK_UNREACHABLE: Final = _down("NETWORK_UNREACHABLE", "There is no route to the host.", _CHECK_NETWORK)
 NETWORK_TLS: Final = _down("NETWORK_TLS", "The encrypted connection could not be set up.", _CHECK_NETWORK)
 NETWORK_PROXY: Final = _down(

@@ -56,7 +56,7 @@ class HealthProbes:
         await asyncio.gather(*map(self._watch, self._probes.own))
 
     async def _watch(self, breaker: Breaker) -> None:
-        failure = f"the probe of {breaker.name} waits for the store"
+        failure = f"the probe of {breaker.name}: store unavailable"
         await repeat(lambda: self.look(breaker), self._clock, logger, failure, every=LOOK_SECONDS)
 
     async def look(self, breaker: Breaker) -> float:

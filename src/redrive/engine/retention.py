@@ -146,7 +146,7 @@ class RetentionDriver:
 
     async def run(self) -> None:
         """Delete what is due, until cancelled."""
-        failure = "pruning waits for the store"
+        failure = "pruning: store unavailable"
         await repeat(self._look, self._clock, logger, failure, every=LOOK_SECONDS)
 
     async def _look(self) -> float:

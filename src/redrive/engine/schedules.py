@@ -60,7 +60,7 @@ class Ticker:
 
     async def run(self) -> None:
         """Submit what is due, until cancelled."""
-        failure = "schedules wait for the store"
+        failure = "schedules: store unavailable"
         await repeat(self._look, self._clock, logger, failure, every=LOOK_SECONDS)
 
     async def _look(self) -> float:

@@ -53,7 +53,7 @@ class BreakerFacts:
     failures: int
     """In a row, until it closes."""
     probe_at: datetime | None
-    """Since when a probe is out."""
+    """Since when a probe has been running."""
     next_probe_at: datetime | None
     """From when the next probe may go out, unless it is closed or isolated; None if no worker has recorded the breaker."""
 
@@ -114,7 +114,7 @@ def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False
         if before is None and not is_new:
             known_breaker(store, name)
         if before is None:
-            text("breaker", name, fix="The name that the code gives it, or will.")
+            text("breaker", name, fix="Use its name in the pipeline code.")
         now = CURRENT.get().clock.wall()
         state = _MOVES[verb](now)
         after = msgspec.json.encode(state)

@@ -39,7 +39,7 @@ def database_at(address: str) -> Database:
             field="connect(url)",
             value=f"{scheme}://...",
             rule="must be a path, sqlite:///relative.db, sqlite:////absolute.db or postgresql://user@host/name",
-            fix="SQLite and PostgreSQL are the stores there are.",
+            fix="SQLite and PostgreSQL are supported.",
         )
     return Path(rest[1:])
 

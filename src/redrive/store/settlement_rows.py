@@ -75,14 +75,14 @@ def full_attempt(one: Settlement) -> Row:
 
 
 def letter_row(one: Settlement, letter: Letter) -> Row:
-    """Return the row of a letter; its facts are apart."""
+    """Return the row of a letter, without its facts."""
     job = one.job
     fingerprint, is_retryable = letter.fingerprint, int(letter.is_retryable)
     return (job.id, job.lane, job.round, fingerprint, one.ended_at, is_retryable, letter.code)
 
 
 def facts_row(letter: Letter) -> Row:
-    """Return how it failed."""
+    """Return the row of the facts of a letter: how its job failed."""
     return (
         letter.code,
         letter.category,

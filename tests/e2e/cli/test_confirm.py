@@ -67,7 +67,7 @@ def test_a_replay_that_is_watched_tells_progress_and_how_long_it_takes(shell: Sh
     assert watched.code == 3
     assert (
         "replay 1 paused: 0 recovered, 0 failed again, 0 in progress, 3 waiting;"
-        " it waits for somebody to resume or cancel it: paused by"
+        " it waits for an operator to resume or cancel it: paused by"
     ) in watched.err
     assert "(lunch)" in watched.err
 

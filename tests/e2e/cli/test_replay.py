@@ -316,6 +316,6 @@ def test_the_owner_of_a_job_retries_it_where_the_code_allows_that(shell: Shell) 
 
     assert (without.code, stranger.code, owner.code) == (1, 1, 0)
     assert "Its owner needs none, with --as-owner." in without.err
-    assert "belongs to somebody else than 'bob'" in stranger.err
+    assert "is not owned by 'bob'" in stranger.err
     assert "Retry job" not in without.err + stranger.err
     assert shell.json("job", "show", "1")["status"] == "complete"

@@ -177,7 +177,7 @@ def test_a_replay_is_paused_resumed_and_cancelled_from_a_program(rd: Redrive) ->
     assert rd.replays.pause(begun.id).status == "paused"
     assert rd.replays.cancel(begun.id).status == "cancelled"
     assert "waits for a worker" in waiting[0]
-    assert "waits for somebody to resume or cancel it" in stopped[0]
+    assert "waits for an operator to resume or cancel it" in stopped[0]
     assert findings(rd, "replays") == ["no replay is in progress"]
 
 

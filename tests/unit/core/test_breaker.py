@@ -56,7 +56,7 @@ def test_one_probe_at_a_time_is_let_through_when_half_open() -> None:
     assert first == Admitted(is_probe=True)
     assert state.phase is Phase.HALF_OPEN
     assert after is state
-    assert second == Refused(40, "it is half open and its probe is out")
+    assert second == Refused(40, "it is half open and a probe is running")
 
 
 def test_enough_good_probes_in_a_row_close_it() -> None:

@@ -275,7 +275,7 @@ def test_the_ticker_waits_for_a_store_that_does_not_answer(
             await passing(clock, lambda: jobs(store))
 
     bounded(scene())
-    assert "schedules wait" in caplog.text
+    assert "schedules: store unavailable" in caplog.text
 
 
 def test_a_worker_submits_what_is_due_and_works_on_it(tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ class Delivery:
                     pass
                 outage.answered()
             except StoreError as error:
-                outage.failed("delivery of notices waits: %s", error)
+                outage.failed("delivery of notices: store unavailable: %s", error)
             except Exception as error:  # noqa: BLE001 - otherwise this recipient would never get another notice.
-                logger.warning("delivery of notices waits: %s", error_text(error))
+                logger.warning("delivery of notices failed: %s", error_text(error))
             wait = max(0.0, recipient.next_at - self._clock.wall())
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(LOOK_SECONDS, wait)):

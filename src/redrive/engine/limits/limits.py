@@ -154,7 +154,7 @@ class SharedLimits:
         self._keep_up(now)
 
     def give_back(self, leased: Slots, now: float) -> None:
-        """Return what nobody uses: others may wait for it. Not while a claim is under way, whose jobs are not known yet."""
+        """Return unused tokens and slots, for which others may wait. Not while a claim is under way: its jobs are not known yet."""
         self.flush(now)
         used = self._used_keys(leased.jobs())
         used.update({(name, ""): self._used(lanes, leased) for name, (_, lanes) in self._by_limit.items()})
@@ -397,7 +397,7 @@ class SharedLimits:
         return meter
 
     def _keep_up(self, now: float) -> None:
-        """Return what nobody spends, and forget keys that nobody uses."""
+        """Return unspent tokens, and forget unused keys."""
         for meter in self._meters.values():
             meter.settle_up(now)
         if len(self._meters) > METERS_MAX:

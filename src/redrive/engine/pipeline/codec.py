@@ -174,9 +174,11 @@ def _encoding_problem(error: Exception) -> str:
         case RecursionError():
             return f"it is nested deeper than {DEPTH_MAX} levels"
         case UnicodeDecodeError():
-            return f"text that it brings along as JSON is {describe_mismatch(error)}"
+            return f"the JSON text of a Raw or a model in it is {describe_mismatch(error)}"
         case msgspec.DecodeError():
-            return f"text that it brings along as JSON is not one JSON value: {describe_mismatch(error)}"
+            return (
+                f"the JSON text of a Raw or a model in it is not one JSON value: {describe_mismatch(error)}"
+            )
         case _:
             return str(error)
 

@@ -291,7 +291,7 @@ def _check_sinks(name: str, sinks: tuple[Sink, ...]) -> None:
             raise ConfigurationError(
                 field=field,
                 value=sink.name,
-                rule=f"must have printable names of their own, none of them {HOOK!r}",
+                rule=f"must have distinct printable names, none of them {HOOK!r}",
                 fix='Give one of them another: Files("elsewhere", name="elsewhere").',
             )
         seen.add(sink.name)

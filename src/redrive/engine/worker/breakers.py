@@ -291,7 +291,7 @@ def keyed_name(name: str, key: str) -> str:
 
 
 def _is_old(state: BreakerState, now: float, *, is_many: bool) -> bool:
-    """Return whether the breaker of a key can be forgotten: it says nothing, or nobody has asked for long."""
+    """Return whether the breaker of a key can be forgotten: no failures, or unused for long."""
     age = now - (state.changed_at or 0.0)
     if state.phase is Phase.CLOSED:
         return (is_many or not state.failures) and age > FORGET_SECONDS

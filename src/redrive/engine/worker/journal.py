@@ -160,7 +160,8 @@ class Journal:
                 self.add(self._runner.decide_refused(settlement, lane, answer.why.get(job)))
             elif times == 2:
                 logger.error(
-                    "job %s: the store refuses what is written with its outcome; settled without", job
+                    "job %s: the store refuses details of its outcome; committed without notes, children and notices",
+                    job,
                 )
                 self.add(reduced_settlement(settlement))
             else:

@@ -330,7 +330,10 @@ def _evidence_of(breaker: Breaker, failed: FailedAttempt) -> Evidence:
 def _decide_unreadable(dispatch: Dispatch, worse: BaseException) -> Settlement:
     """Give up a job whose failure cannot be read; the error that came up instead is not logged, because nothing redacts it."""
     logger.error(
-        "job %s: %s, because of %s; it is given up", dispatch.job.id, UNREADABLE, type(worse).__name__
+        "job %s: %s, because of %s; it becomes a dead letter",
+        dispatch.job.id,
+        UNREADABLE,
+        type(worse).__name__,
     )
     return settlement_of_unreadable_failure(dispatch)
 

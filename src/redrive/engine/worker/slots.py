@@ -200,7 +200,7 @@ class Slots:
         return dropped
 
     def cancel(self, jobs: Iterable[JobId]) -> None:
-        """Cancel jobs that somebody asked to cancel. A function on a thread or in a process ends when it looks."""
+        """Cancel jobs that somebody asked to cancel. A function on a thread or in a process ends when it checks for that."""
         asked = set(jobs)
         for place, waiting in enumerate(self._ready):
             if isinstance(waiting, Call):
@@ -231,7 +231,9 @@ class Slots:
         if tasks:
             _, stubborn = await asyncio.wait(tasks, timeout=GRACE_SECONDS)
             if stubborn:
-                logger.warning("%d stages did not end when they were cancelled; left behind", len(stubborn))
+                logger.warning(
+                    "%d stages did not end: they ignored cancellation and keep their slots", len(stubborn)
+                )
         self._is_releasing = False
         cut_off = [dispatch for dispatch in dispatches if dispatch.state < ENDING]
         for job, task in tuple(self._tasks.items()):

@@ -247,7 +247,8 @@ class Worker:
     async def _restart_under_new_name(self) -> None:
         """Drop everything that belongs to the old name, and register under a new one."""
         logger.warning(
-            "worker %s was declared dead: its runs are dropped, and it continues under a new name", self.name
+            "worker %s was declared dead: its attempts are dropped, and it continues under a new name",
+            self.name,
         )
         self.known_as = None
         dropped = len(self.slots.jobs())

@@ -38,15 +38,15 @@ _OUTCOMES: Final = {
     "skipped": "It was skipped: neither a success nor a failure.",
 }
 _REASONS: Final = {
-    Reason.RETRYABLE: "the failure can heal, and attempts are left",
-    Reason.RETRY_AFTER: "the failure can heal, and the dependency asked for this delay",
+    Reason.RETRYABLE: "the failure is retryable, and attempts are left",
+    Reason.RETRY_AFTER: "the failure is retryable, and the dependency asked for this delay",
     Reason.ASKED: "the stage itself asked for it",
     Reason.BREAKER: "the dependency is down, which is not the job's fault",
     Reason.PERMANENT: "it does not count as retryable here",
     Reason.GIVEN_UP: "the policy's give_up_on names this failure",
     Reason.EXHAUSTED: "every attempt is spent",
     Reason.CODE_EXHAUSTED: "the limit of this code is spent",
-    Reason.SNOOZES_EXHAUSTED: "it may not be snoozed any more",
+    Reason.SNOOZES_EXHAUSTED: "its snooze limit is reached",
     Reason.DEADLINE: "the next attempt would have come after the deadline",
 }
 _AFTER_RULE: Final = {
@@ -230,9 +230,9 @@ def _why(code: str, decision: Recorded) -> str:
     reason, rule = cast("Reason", decision.reason), _rule_of(decision)
     if rule is not None and reason in _AFTER_RULE:
         return f"{retry_on_text(rule, code)}{_AFTER_RULE[reason]}"
-    # Codes of an application's own, and those that only an idempotent stage retries, may well heal.
+    # Codes of an application's own, and those that only an idempotent stage retries, may be retryable.
     if reason == Reason.PERMANENT and can_heal(code) is False:
-        return "trying again cannot heal it"
+        return "a retry cannot succeed"
     return _REASONS.get(reason, str(reason))
 
 
@@ -265,7 +265,7 @@ def _by_classifier(code: str, decision: Recorded, rule: RetryOnRule) -> str:
         lasting = f"nothing would have changed: {code} counts as permanent"
         return _tried_again(_left(decision)) if rule.is_retryable else lasting
     if rule.is_retryable:
-        return "it would have been tried again all the same"
+        return "it would have been retried anyway"
     return "the job would have become a dead letter at once"
 
 

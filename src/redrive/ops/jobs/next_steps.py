@@ -73,7 +73,7 @@ def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
     number = letter.id
     if letter.replay is not None and letter.state in {"open", "triaged", "ready"}:
         return [
-            f"Replay {letter.replay} has taken it: redrive replay status {letter.replay} shows how far it is."
+            f"Replay {letter.replay} has marked it: redrive replay status {letter.replay} shows the progress."
         ]
     match letter.state:
         case "open":
@@ -81,14 +81,14 @@ def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
             probably = suggested_diagnosis(letter.category, letter.code)
             steps = [hint, f"Record the cause: redrive dlq triage {number} --diagnosis {probably.value}"]
             came_back = f"a replay failed again with the same permanent code, {letter.code}"
-            why = f"It is escalated: {came_back}, so the last fix did not cure it."
+            why = f"It is escalated: {came_back}, so the last fix did not work."
             return [why, *steps] if letter.is_escalated else steps
         case "triaged":
             return [f'Record what was done about it: redrive dlq remediate {number} --evidence "..." --safe']
         case "ready":
             return [f"Run it again: redrive job retry {letter.job}"]
         case "discarded":
-            return [f"It was discarded, nothing is to be done; redrive dlq restore {number} takes that back."]
+            return [f"It was discarded, nothing is to be done; redrive dlq restore {number} undoes it."]
         case _:
             return []
 
@@ -104,15 +104,15 @@ def _of_failed(facts: JobFacts, letter: DeadLetter, hint: str | None, *, came_em
     if facts.erased_at is None or letter.state not in {"open", "triaged", "ready", "discarded"}:
         return steps
     if came_empty:
-        supply = f"It came without its values; supply one: redrive dlq edit {letter.id} --input FILE"
-        # A discarded letter cannot be edited; what takes that back comes first.
+        supply = f"It was imported without its values; supply one: redrive dlq edit {letter.id} --input FILE"
+        # A discarded letter cannot be edited; it has to be restored first.
         return steps if letter.state == "discarded" else [supply, *steps]
     gone = gone_for_good(facts.erased_at)
     if letter.state == "discarded":
         return [gone, "It was discarded, nothing is to be done."]
     if letter.replay is not None:
         number = letter.replay
-        return [gone, f"Replay {number} has taken it, and skips it: redrive replay status {number}"]
+        return [gone, f"Replay {number} has marked it, and skips it: redrive replay status {number}"]
     return [gone, f"Close its dead letter: redrive dlq discard {letter.id}"]
 
 

@@ -81,7 +81,7 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[RetryOptions])
         ReplayRefusedError: it has not failed, was discarded or erased, belongs to a replay, its key was taken meanwhile, or its
             pipeline has no such stage any more: by the code in `pipelines`, or else by that of the last worker.
         EvidenceMissingError: the rules of its pipeline ask for evidence, and there is none.
-        NotOwnerError: it belongs to somebody else, or to nobody.
+        NotOwnerError: it has another owner, or none.
         ConfigurationError: there is code in `pipelines`, and none of it is that of its pipeline.
     """
     way = _way_of(store, job_id, **how)
@@ -104,7 +104,7 @@ def retry_job(store: Store, job_id: int, by: Actor, **how: Unpack[RetryOptions])
     if taken is None:
         raise _refused(
             job_id,
-            "somebody else has moved it just now",
+            "its state was changed just now",
             f"redrive job show {job_id} shows its current state.",
         )
     return get_job(store, job_id)
@@ -166,7 +166,7 @@ def _code_of(facts: JobFacts, pipelines: Mapping[str, Pipeline]) -> Pipeline | N
 
 
 def _check_not_gone(store: Store, facts: JobFacts, letter: int) -> None:
-    """Refuse a job whose values are gone for good; one that came without any may still be given one."""
+    """Refuse a job whose values are gone for good; one that was imported without any may still be given one."""
     if (
         facts.erased_at is None
         or store.query(triage_sql.letter_values(letter=letter, part="payload"))[0].may_be_supplied
@@ -180,14 +180,14 @@ def _check_not_gone(store: Store, facts: JobFacts, letter: int) -> None:
 
 
 def _not_owner(facts: JobFacts, owner: str) -> NotOwnerError:
-    """Refuse whoever is not the owner, without saying who is: that may be none of their business."""
+    """Refuse whoever is not the owner, without naming the owner, whom they may not know."""
     by_evidence = f"an operator may retry it, under the rules of its pipeline: redrive job retry {facts.id}"
     if facts.owner is None:
-        problem = f"it belongs to nobody, and so not to {owner!r}"
+        problem = f"it has no owner, so {owner!r} does not own it"
         fix = f"It was submitted without an owner; {by_evidence}, without --as-owner."
     else:
-        problem = f"it belongs to somebody else than {owner!r}"
-        fix = f"--actor says who acts. If that is not its owner, {by_evidence}, without --as-owner."
+        problem = f"it is not owned by {owner!r}"
+        fix = f"--actor names who acts. If that is not its owner, {by_evidence}, without --as-owner."
     return NotOwnerError(subject=f"job {facts.id}", problem=problem, fix=fix)
 
 
@@ -201,7 +201,7 @@ def _free_letter(store: Store, facts: JobFacts) -> tuple[int, str]:
         raise _refused(facts.id, "it has no dead letter", wrong)
     letter, state, replay = rows[0]
     if state == LetterState.DISCARDED:
-        restore = f"redrive dlq restore {letter} takes that back."
+        restore = f"redrive dlq restore {letter} undoes it."
         raise _refused(facts.id, f"its dead letter {letter} was discarded", restore)
     if replay is not None:
         wait = f"Wait for it, or redrive replay cancel {replay}."

@@ -40,7 +40,7 @@ from redrive.store.records import INLINE_MAX, Part, Step
 from redrive.store.statements import triage as triage_sql
 
 PARTS: Final[tuple[Part, ...]] = ("payload", "input")
-_NO_VALUES: Final = "it came without values"
+_NO_VALUES: Final = "it was imported without values"
 _BESIDE: Final = {"payload": 0, "input": 1}
 """The dispatch under which a large value of an imported job is kept."""
 

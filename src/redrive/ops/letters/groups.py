@@ -61,7 +61,7 @@ class LetterGroup:
     pending: int
     """How many of them need an operator: open, triaged or ready."""
     taken: int
-    """How many of those a live replay has taken."""
+    """How many of those a live replay has marked."""
     first_at: datetime
     last_at: datetime
     """When the first and the last letter of the whole group failed."""
@@ -105,7 +105,7 @@ class LetterCounts:
         self.heads: dict[int, Position] = {}
         """For each group whose newest letter was read, the position of that one."""
         self.taken: Counter[int] = Counter()
-        """For each such group, how many of its matching letters a replay has taken."""
+        """For each such group, how many of its matching letters a replay has marked."""
         for pair in self._by_pairs() if self._is_by_counters else self._by_letters():
             self.states.setdefault(pair.group, {})[pair.state] = pair.letters
 

@@ -151,7 +151,7 @@ def _walk(
 
 
 def _walk_of(which: LetterFilter, before: Position, since: float) -> _Way | None:
-    """Return what leads to the letters by what only they have, by the most selective of it: where to end, and the letters."""
+    """Return the walk over the most selective index for a filter, as two queries: its end, and its letters; None without one."""
     down = letter_sql.LetterWalk(*before, since, SCAN_MAX)
     if which.key is not None:
         return letter_sql.key_floor(key=which.key, down=down), letter_sql.letters_by_key

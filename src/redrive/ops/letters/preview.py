@@ -23,22 +23,25 @@ from redrive.store.statements import letters as letter_sql
 
 Verb = Literal["triage", "remediate", "discard", "restore", "assign", "note", "replay"]
 Refusal = Callable[[LetterState, int | None], "Reason | None"]
-"""Returns why a letter in this state, which this replay has taken, is left alone; None if it is not."""
+"""Returns why a letter in this state, marked by this replay, is left alone; None if it is not."""
 FOR_FREE_LETTERS: Final = frozenset({"triage", "replay"})
 """Acts that leave letters alone which wait in a replay."""
 _Kind = Literal[
     "taken", "state", "untriaged", "left_state", "came_later", "released_later", "gone", "pruned", "unfit"
 ]
 _TEXTS: Final[dict[_Kind, tuple[str, str]]] = {
-    "taken": ("replay {replay} has taken it", "replay {replay} has taken them"),
+    "taken": ("replay {replay} has marked it", "replay {replay} has marked them"),
     "state": ("it is {state}", "they are {state}"),
     "untriaged": (
         "it is {state}: triage it first, or give a diagnosis as well",
         "they are {state}: triage them first, or give a diagnosis as well",
     ),
     "left_state": ("it is {state} by now", "they are {state} by now"),
-    "came_later": ("it became {state} only later", "they became {state} only later"),
-    "released_later": ("a replay released it only later", "a replay released them only later"),
+    "came_later": ("it became {state} after the preview", "they became {state} after the preview"),
+    "released_later": (
+        "a replay released it after the preview",
+        "a replay released them after the preview",
+    ),
     "gone": ("it was moved or pruned meanwhile", "they were moved or pruned meanwhile"),
     "pruned": ("it was pruned", "they were pruned"),
     "unfit": ("{problem}", "{problem}"),
@@ -54,7 +57,7 @@ class Reason:
     state: str | None = None
     """The state the letter is in, where that is why."""
     replay: int | None = None
-    """The replay that has taken it, where that is why."""
+    """The replay that has marked it, where that is why."""
     problem: str | None = None
     """What is wrong with its new value, where that is why."""
 

@@ -59,7 +59,7 @@ class _Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def triage(store: Store, frozen: FrozenSet, by: Actor, *, diagnosis: Diagnosis | str) -> ActResult:
-    """Record what is wrong. Earlier evidence is dropped; letters a live replay has taken are left alone."""
+    """Record what is wrong. Earlier evidence is dropped; letters a live replay has marked are left alone."""
     return _carry_out(store, frozen, by, [_triaging(diagnosis)])
 
 
@@ -103,7 +103,7 @@ def check_remedy(evidence: str, *, is_safe: bool) -> str:
 
 
 def discard(store: Store, frozen: FrozenSet, by: Actor) -> ActResult:
-    """Decide that nothing is to be done; a replay that has taken a letter continues without it."""
+    """Decide that nothing is to be done; a replay that has marked a letter continues without it."""
     act = _Act(verb="discard", change=triage_sql.discard_letters, after={"state": "discarded"})
     return _carry_out(store, frozen, by, [act])
 
@@ -153,7 +153,7 @@ def _carry_out(store: Store, frozen: FrozenSet, by: Actor, acts: Sequence[_Act])
     for ids in frozen_steps(store, frozen):
         seen += len(ids)
         for _ in range(TRIES_MAX):
-            # Only a triage leaves letters alone that a replay has taken.
+            # Only a triage leaves letters alone that a replay has marked.
             freed = freed_later(store, frozen, ids) if acts[0].verb == "triage" else frozenset[int]()
             able, reasons = able_letters(store, frozen, ids, partial(refusal, acts[0].verb), freed)
             if not able or store.apply(*_steps(store, frozen, by, able, acts)) is not None:

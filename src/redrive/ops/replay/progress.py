@@ -151,7 +151,7 @@ def waits_for(store: Reader, replay: Replay, counts: Counts) -> str | None:
         return None
     if replay.status in {"paused", "stopped"}:
         because = "" if replay.reason is None else f": {replay.reason}"
-        return f"somebody to resume or cancel it{because}{_pause_reason(store, replay)}"
+        return f"an operator to resume or cancel it{because}{_pause_reason(store, replay)}"
     if not any(replay.pipeline in each.pipelines for each in workers(store) if each.is_live):
         return f"a worker that serves {replay.pipeline}"
     if replay.status != "running":
@@ -172,7 +172,7 @@ def _pause_reason(store: Reader, replay: Replay) -> str:
 def _blocked_by(store: Reader, pipeline: str) -> str | None:
     """Return what keeps the jobs of a pipeline from running."""
     if store.query(replay_sql.is_pipeline_paused(pipeline=pipeline))[0]:
-        return f"somebody to resume the pipeline: redrive pipeline resume {pipeline}"
+        return f"an operator to resume the pipeline: redrive pipeline resume {pipeline}"
     held = store.query(replay_sql.held_of_pipeline(pipeline=pipeline))[0]
     return f"{held} jobs of {pipeline} that are held" if held else None
 

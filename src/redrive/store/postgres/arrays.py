@@ -189,7 +189,7 @@ class _FlagLoader(Loader):
 
 
 class _NumberLoader(NumericBinaryLoader):
-    """A sum is a whole number; an average is none, however round it is."""
+    """Makes a sum an `int`, and an average, which has decimal places even if it is whole, a `float`."""
 
     def load(self, data: Buffer) -> Any:
         found = super().load(data)

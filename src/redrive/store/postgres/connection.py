@@ -297,7 +297,7 @@ def _set_by_variables() -> dict[str, Any]:
 def holder_of_lock(link: Link, address: Address) -> str:
     """Return who holds the strongest lock on a table of ours now, and for longest; an empty text if nobody does.
 
-    Whoever did not get it waits no more, so that the server does not know any longer for whom it was.
+    The statement that waited has timed out by now, so the server no longer knows who blocked it.
     """
     row = link.execute(_HOLDER, (address.schema, float(LOCK_SECONDS))).fetchone()
     if row is None:

@@ -204,5 +204,5 @@ class ServerStageTransaction:
 
 
 def _no_session() -> PGconnABC:
-    """Return a connection that is closed: what a stage has kept beyond its end leads nowhere."""
+    """Return a closed connection, in the place of one that a stage may have kept beyond its end."""
     return PGconn.connect_start(b"port=closed")

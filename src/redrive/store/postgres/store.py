@@ -179,7 +179,7 @@ class PostgresStore(BreakerStates):
         return answer
 
     def _commit(self, call: ExchangeCall) -> Exchange:
-        """Commit by what is remembered; if that is nothing, or not so any more, look first."""
+        """Commit in one round trip by the lanes remembered as paused; read them first if none are, or if they have changed."""
         paused = self._paused
         if paused is not None:
             with suppress(NotAsRememberedError):

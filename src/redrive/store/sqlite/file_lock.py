@@ -103,7 +103,7 @@ class FileLock:
                 raise StoreUnavailableError(
                     database=self._database,
                     cause=f"{holder(descriptor)} has held the lock {self._path} for {WAIT_SECONDS:g} s",
-                    hint="That process writes very long or was stopped: continue it or end it.",
+                    hint="That process is in a long write or suspended: resume it or end it.",
                 )
         self._wait = None
 
@@ -130,7 +130,7 @@ class _Wait:
         self.is_over = threading.Event()
 
     def run(self) -> None:
-        """Take the lock; give it back at once when nobody wants it any more."""
+        """Take the lock; release it at once when its wait was cancelled."""
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         with self._mutex:
             if self._is_left:
@@ -140,7 +140,7 @@ class _Wait:
             self.is_over.set()
 
     def leave(self, *, closes: bool = False) -> bool:
-        """Stop wanting the lock; return False when it was taken already. `closes`: the file is closed then, not before."""
+        """Cancel the wait; return False when the lock was taken already. `closes`: the file is closed then, not before."""
         with self._mutex:
             if self.is_over.is_set():
                 return False
@@ -148,7 +148,7 @@ class _Wait:
             return True
 
     def resume(self) -> bool:
-        """Want the lock again; return False when it was given back already."""
+        """Restart the wait; return False when the lock was released already."""
         with self._mutex:
             if self.is_over.is_set():
                 return False

@@ -111,7 +111,7 @@ class LetterLine:
     diagnosis: str | None
     assignee: str | None
     replay: int | None
-    """The replay that has taken it."""
+    """The replay that has marked it."""
     first_failure_at: datetime
     last_failure_at: datetime
     receipts: Mapping[str, str]

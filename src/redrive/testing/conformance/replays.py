@@ -352,5 +352,5 @@ class DrivenReplayTests(ShopTests):
 
         agree(shop.rd.replays.status(replay).waits_for, "1 of this step to end")
         shop.rd.pipelines.pause("shop", **BY)
-        waits_for = "somebody to resume the pipeline: redrive pipeline resume shop"
+        waits_for = "an operator to resume the pipeline: redrive pipeline resume shop"
         agree(shop.rd.replays.status(replay).waits_for, waits_for)

@@ -417,7 +417,7 @@ def test_hooks_wait_for_a_store_that_does_not_answer(
 
     with caplog.at_level(logging.WARNING):
         bounded(scene())
-    assert "delivery of notices waits" in caplog.text
+    assert "delivery of notices: store unavailable" in caplog.text
 
 
 def test_a_notice_of_a_job_that_is_due_beyond_the_calendar_is_told(

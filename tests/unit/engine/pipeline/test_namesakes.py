@@ -25,9 +25,7 @@ def piped(pipeline: str, *stages: object) -> Pipeline:
 
 def test_two_pipelines_of_one_name_are_refused_by_name(rd: Redrive) -> None:
     twice = [one_stage(plain, "shop"), one_stage(plain, "other"), one_stage(plain, "shop", name="another")]
-    with pytest.raises(
-        ConfigurationError, match=r"work\(pipelines\) must have names of their own, got 'shop'"
-    ):
+    with pytest.raises(ConfigurationError, match=r"work\(pipelines\) must have distinct names, got 'shop'"):
         rd.work(twice, until_idle=True)
 
 

@@ -128,7 +128,7 @@ class Holder:
         (lambda: Pipeline("shop", [stage(fine)], sinks=5), "must be a list"),  # type: ignore[arg-type]
         (lambda: Pipeline("shop", []), "at least one stage"),
         (lambda: Pipeline("shop", [fine]), "@stage"),  # type: ignore[list-item]
-        (lambda: Pipeline("shop", [stage(fine), stage(fine)]), "names of their own"),
+        (lambda: Pipeline("shop", [stage(fine), stage(fine)]), "distinct names"),
     ],
 )
 def test_misuse_is_refused_with_a_fix(misuse: Callable[[], object], words: str) -> None:

@@ -61,7 +61,7 @@ def test_the_canary_meets_the_old_failure_and_the_rest_is_spared(shop: Shop) -> 
     report = report_of(shop.store, begun.id)
     assert report.status == "stopped"
     assert (report.failed_again_same, report.waiting, len(shop.seen)) == (1, 29, 1)
-    assert report.waits_for == "somebody to resume or cancel it: 1 of 1 failed again with the same failure"
+    assert report.waits_for == "an operator to resume or cancel it: 1 of 1 failed again with the same failure"
     assert [(each.code, each.letters, each.escalated) for each in report.failures] == [("IO_DENIED", 1, 1)]
     assert shop.counts() == {"open": 30, "returned": 1}
 
@@ -175,7 +175,7 @@ def test_a_replay_says_that_its_pipeline_is_paused(shop: Shop) -> None:
 
     assert (
         report_of(shop.store, begun.id).waits_for
-        == "somebody to resume the pipeline: redrive pipeline resume shop"
+        == "an operator to resume the pipeline: redrive pipeline resume shop"
     )
 
 
@@ -238,7 +238,7 @@ def test_a_letter_is_in_one_replay_at_a_time(shop: Shop) -> None:
     with pytest.raises(ReplayRefusedError, match=f"belongs to replay {begun.id}"):
         retry_job(shop.store, 2, BY)
     taken = LetterFilter(ids=(2, 3))
-    with pytest.raises(ReplayRefusedError, match=f"2 left as they are: replay {begun.id} has taken them"):
+    with pytest.raises(ReplayRefusedError, match=f"2 left as they are: replay {begun.id} has marked them"):
         replays.start(shop.store, taken, BY, plan=plan_of())
 
 

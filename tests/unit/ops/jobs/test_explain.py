@@ -79,8 +79,8 @@ def test_a_spent_budget_is_told_attempt_by_attempt(rd: Redrive) -> None:
         "retry",
     )
     assert first.happened.startswith("Attempt 1 of stage 'fetch' ended after ")
-    assert first.matched == "It was classified as NETWORK_RESET (category network): The connection broke off."
-    assert "Why: the failure can heal, and attempts are left." in first.decided
+    assert first.matched == "It was classified as NETWORK_RESET (category network): The connection was lost."
+    assert "Why: the failure is retryable, and attempts are left." in first.decided
     assert "The decision: attempt 1 of 2 failed with NETWORK_RESET: again in 1 s (backoff)." in first.decided
     assert (
         first.otherwise
@@ -236,7 +236,7 @@ def test_rounds_that_are_past_are_told_with_what_their_replay_came_to(rd: Redriv
     assert past in told.sentences
     assert told.letter == 2
     assert told.next_steps[0] == (
-        "It is escalated: a replay failed again with the same permanent code, BUG_CODE, so the last fix did not cure it."
+        "It is escalated: a replay failed again with the same permanent code, BUG_CODE, so the last fix did not work."
     )
     assert "in round 2" in told.attempts[1].happened
     story = inspect.job_details(rd.store, told.job)
@@ -295,7 +295,7 @@ def test_an_erased_job_is_told_by_the_state_of_its_letter(rd: Redrive) -> None:
     taken = next_steps(story.facts, replace(letter, replay=4))
     discarded = next_steps(story.facts, replace(letter, state="discarded"))
 
-    assert taken[1:] == ["Replay 4 has taken it, and skips it: redrive replay status 4"]
+    assert taken[1:] == ["Replay 4 has marked it, and skips it: redrive replay status 4"]
     assert discarded[1:] == ["It was discarded, nothing is to be done."]
     assert next_steps(story.facts, None) == []
 
@@ -308,7 +308,10 @@ def test_a_job_that_came_without_values_is_told_to_be_given_one(rd: Redrive, add
 
         told = explain(other.store, 1)
 
-        assert told.next_steps[0] == "It came without its values; supply one: redrive dlq edit 1 --input FILE"
+        assert (
+            told.next_steps[0]
+            == "It was imported without its values; supply one: redrive dlq edit 1 --input FILE"
+        )
         assert told.next_steps[-1].startswith("Record the cause: redrive dlq triage 1")
 
 

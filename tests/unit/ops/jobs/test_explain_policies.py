@@ -111,7 +111,7 @@ def test_what_the_policy_and_the_classifier_retry_would_have_gone_the_same_way(r
     assert (
         'Why: retry_on="all" retries whatever fails, and NETWORK_RESET counts as retryable;' in first.decided
     )
-    assert first.otherwise == LEFT_TO_IT + "it would have been tried again all the same."
+    assert first.otherwise == LEFT_TO_IT + "it would have been retried anyway."
 
 
 def test_a_told_delay_of_what_counts_as_permanent_does_not_make_it_heal(rd: Redrive) -> None:
@@ -126,7 +126,7 @@ def test_a_told_delay_of_what_counts_as_permanent_does_not_make_it_heal(rd: Redr
 def test_an_answer_that_is_permanent_overrules_its_class_and_the_classifier_is_told(rd: Redrive) -> None:
     (only,) = told(rd, RetryPolicy(4, STEADY, retry_on=[OSError]), answered(403, {}))
 
-    assert "Why: trying again cannot heal it." in only.decided
+    assert "Why: a retry cannot succeed." in only.decided
     assert only.otherwise == f"Had {only.code} been retryable, {TRIED_AGAIN}"
 
 

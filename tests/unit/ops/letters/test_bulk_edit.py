@@ -258,7 +258,7 @@ def test_only_a_value_that_a_replay_may_start_with_is_read(
     assert "read" not in " ".join(each.verb for each in rd.events.operations())
     with connect(address("there")) as there:
         there.letters.import_(lines)
-        with pytest.raises(ReplayRefusedError, match="came without values"):
+        with pytest.raises(ReplayRefusedError, match="imported without values"):
             there.letters.value(1)
         left = there.letters.edit_many(there.letters.choose(ids=[1]), function=mend).left
-    assert left == {unfit("it came without values"): 1}
+    assert left == {unfit("it was imported without values"): 1}

@@ -126,7 +126,7 @@ def test_what_came_without_values_has_no_original_to_go_back_to(
         there.letters.import_(lines)
         there.letters.edit(1, value=value())
 
-        with pytest.raises(ReplayRefusedError, match="it came without values"):
+        with pytest.raises(ReplayRefusedError, match="it was imported without values"):
             there.letters.edit(1, original=True)
         assert there.letters.edits(1).originals == {}
 

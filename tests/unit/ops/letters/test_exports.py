@@ -295,7 +295,7 @@ def test_a_letter_without_values_is_replayed_once_an_edit_supplies_them(
     assert replay(there) == "erased"
     assert value_for_edit(there.store, 1) == "null"
 
-    with pytest.raises(ReplayRefusedError, match="it came without values"):
+    with pytest.raises(ReplayRefusedError, match="it was imported without values"):
         edit(there.store, 1, ANN, patch=b"[]")
     edit(there.store, 1, ANN, value=json.dumps("g" * size).encode(), pipeline=SHOP)
 

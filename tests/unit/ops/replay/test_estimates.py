@@ -128,5 +128,5 @@ def test_why_somebody_paused_it_is_told_with_what_it_waits_for(rd: Redrive) -> N
     rd.replays.resume(1)
     untold = rd.replays.pause(1, actor="ann").waits_for
 
-    assert told == "somebody to resume or cancel it: paused by ann (lunch)"
-    assert untold == "somebody to resume or cancel it: paused by ann"
+    assert told == "an operator to resume or cancel it: paused by ann (lunch)"
+    assert untold == "an operator to resume or cancel it: paused by ann"

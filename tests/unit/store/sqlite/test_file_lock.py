@@ -162,7 +162,7 @@ def test_a_writer_reports_which_process_keeps_it_waiting_and_then_gives_up(
                 pytest.raises(StoreUnavailableError, match=f"process {holder} has held the lock") as raised,
             ):
                 rd.submit(steps, Order(1))
-            assert "continue it or end it" in raised.value.hint
+            assert "resume it or end it" in raised.value.hint
             assert f"process {holder} holds the lock" in caplog.messages[-1]
         assert rd.jobs.counts() == {}
 

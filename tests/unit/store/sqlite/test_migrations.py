@@ -380,7 +380,7 @@ def test_a_migrated_job_is_explained_with_the_sentences_of_before(first: Path) -
     with connect(first) as rd:
         one, two = explain(rd.store, 11).attempts
         assert (
-            "Why: the failure can heal, and the dependency asked for this delay. The decision: attempt 1 of 2"
+            "Why: the failure is retryable, and the dependency asked for this delay. The decision: attempt 1 of 2"
             in one.decided
         )
         assert two.decided.endswith("The decision: attempt 2 of 2 failed with NETWORK_RESET: none is left.")

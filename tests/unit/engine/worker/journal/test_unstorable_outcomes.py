@@ -42,7 +42,7 @@ def test_a_job_whose_notice_never_fits_is_settled_without_it(
     assert jobs(store) == [("failed",)]
     assert letters(store, "state") == [("open",)]
     assert rows(store, "id", "outbox") == []
-    assert "job 1: the store refuses what is written with its outcome" in caplog.text
+    assert "job 1: the store refuses details of its outcome" in caplog.text
 
 
 def test_a_job_whose_child_never_fits_fails_and_the_rest_of_the_batch_does_not(
