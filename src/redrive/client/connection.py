@@ -143,9 +143,9 @@ class Redrive:
         """Store one job; durable when it returns.
 
         With a `key`, a job of this pipeline that has it and is queued, processing or complete is returned instead. `run_at` is the
-        earliest time to start, or `delay` the time until then; `priority` 0 goes first and 9 last; a job whose turn comes after
-        `expires_at` is given up. With a `connection` of yours to the same database (psycopg, asyncpg, SQLAlchemy, Django, sqlite3)
-        the job is stored in its transaction: it exists if and only if that commits.
+        earliest time to start, or `delay` the time until then; `priority` 0 goes first and 9 last; a job that is not started by
+        `expires_at` becomes a dead letter. With a `connection` of yours to the same database (psycopg, asyncpg, SQLAlchemy, Django,
+        sqlite3) the job is stored in its transaction: it exists if and only if that commits.
         """
         new = self._submissions.new(
             pipeline,
@@ -177,7 +177,7 @@ class Redrive:
     ) -> list[int]:
         """Store many jobs, a thousand per transaction; return their ids in order.
 
-        `key` makes a job's key of its payload: a job that is there already is not made again, and its id returned instead. With
+        `key` makes a job's key of its payload; if a job has that key already, its id is returned and no job is made. With
         `run`, the jobs are the next items of that run. Each thousand is checked whole before it is stored, and stays stored
         whatever comes after it. With a `connection` of yours, all are stored in its transaction; see `submit`.
 

@@ -47,7 +47,7 @@ UNSERVED_SECONDS: Final = 5.0
 
 
 class _Waiting:
-    """How one caller waits for a job: until when, how long between two looks, and when that is remarkably long."""
+    """How one caller waits for a job: until when, how long between two looks, and when to warn."""
 
     def __init__(self, job_id: int, timeout: float | None) -> None:
         self.clock = CURRENT.get().clock
@@ -65,7 +65,7 @@ class _Waiting:
         return self._pause
 
     def is_long(self) -> bool:
-        """Return whether it has waited remarkably long; then not before twice that time."""
+        """Return whether to warn now; the next time is after twice as long."""
         if self._waited() < self._long:
             return False
         self._long *= 2

@@ -29,7 +29,7 @@ class Limits(Face):
         concurrency: int | None = None,
         **by: Unpack[ActorOptions],
     ) -> LimitFacts:
-        """Set other numbers than the code has, until they are set again; without any, the code's hold again."""
+        """Override the numbers of the code until they are set again; without any number, use those of the code again."""
         return limits.set_limit(
             self._store, name, by=actor_of(by), key=key, rate=rate, burst=burst, concurrency=concurrency
         )

@@ -88,7 +88,7 @@ class Runs:
     def results(
         self, run: int, *, first: int = 0, pipeline: Pipeline | None = None, wait: bool = False
     ) -> Iterator[ItemResult]:
-        """Yield what became of the items of a run, from `first` on in their order, while the rest still runs; memory is bounded.
+        """Yield the outcomes of the items of a run, from `first` on in their order, while the rest still runs; memory is bounded.
 
         It stops at the first item that has not ended; with `wait` it waits for it, until the run has ended or is paused. With its
         `pipeline`, values have the type that the last stage returns; without, they are plain JSON.
@@ -110,7 +110,7 @@ class Runs:
         return runs.cancel(self._store, run, actor_of(by))
 
     def label(self, run: int, text: str, **by: Unpack[ActorOptions]) -> RunReport:
-        """Change what people call a run."""
+        """Change the label of a run."""
         return runs.label(self._store, run, text, actor_of(by))
 
 
@@ -131,7 +131,7 @@ class AsyncRuns(AsyncFace[Runs]):
     async def results(
         self, run: int, *, first: int = 0, pipeline: Pipeline | None = None, wait: bool = False
     ) -> AsyncIterator[ItemResult]:
-        """Yield what became of the items of a run, in their order; see `Runs.results`."""
+        """Yield the outcomes of the items of a run, in their order; see `Runs.results`."""
         found = await asyncio.to_thread(self.face.results, run, first=first, pipeline=pipeline, wait=wait)
         while (one := await asyncio.to_thread(next, found, None)) is not None:
             yield one

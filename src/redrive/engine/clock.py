@@ -2,7 +2,7 @@
 """Clocks and random numbers, to be passed as arguments.
 
 Only this module reads the system clocks and draws random numbers. Everything else gets a `Clock` and a `Chance`, so that a test or
-the simulator can pass virtual ones and nothing waits for real.
+the simulator can pass virtual ones and nothing waits in real time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probes that breakers bring with them: while one is open, its own function asks the dependency, and no job is risked.
+"""The probes of breakers with `probe=`: while one is open, its own function asks the dependency, and no job is risked.
 
 A breaker with `probe=` is asked by this part of a worker instead of `worker.probes`, which sends jobs. Both take the same token in
 the breaker's row, so that of all workers one asks at a time, and a worker that dies meanwhile blocks the others until the token
@@ -52,7 +52,7 @@ class HealthProbes:
         self._numbers = itertools.count(1)
 
     async def run(self) -> None:
-        """Ask whenever a breaker's time has come, until cancelled; each breaker on its own."""
+        """Call the probe of each breaker whenever it is due, until cancelled."""
         await asyncio.gather(*map(self._watch, self._probes.own))
 
     async def _watch(self, breaker: Breaker) -> None:

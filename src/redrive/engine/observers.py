@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observers: whoever wants to know what the workers of this process do, such as metrics, traces and the worker's own log.
+"""Observers: they are called about what the workers of this process do, such as metrics, traces and the worker's own log.
 
 They get values that they cannot change, and what they raise is logged once and otherwise ignored: no observer can change what
 becomes of a job. Without any, a worker pays for one test per commit and per attempt. The engine knows no library for telemetry.
@@ -134,12 +134,12 @@ def trace_of_caller() -> str | None:
 
 
 class Observers:
-    """Passes on to every observer what happens; truthy if there is any."""
+    """Forwards each call to every observer; truthy if there is any."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._all = tuple(observers)
         self.of_attempts = tuple(each for each in self._all if _observes_attempts(each))
-        """Those that want to know about each single attempt."""
+        """Those that observe single attempts."""
         self._failed: set[str] = set()
 
     def __bool__(self) -> bool:
@@ -151,7 +151,7 @@ class Observers:
             self._guarded(each, call, each)
 
     def start_attempt(self, facts: AttemptFacts) -> tuple[AttemptObserver, ...]:
-        """Return who observes this attempt."""
+        """Return the observers of this attempt."""
         started = (self._guarded(each, each.attempt_started, facts) for each in self.of_attempts)
         return tuple(each for each in started if each is not None)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops that outlast a store that does not answer, and warnings about it.
+"""Loops that continue while the store does not answer, and warnings about it.
 
 Not one warning per try: a full disk would fill the log as well.
 """
@@ -29,7 +29,7 @@ class Outage:
             self._logger.warning(message, *args)
 
     def answered(self) -> None:
-        """Note that the store answers: the next failure is a first one."""
+        """Note that the store answers: the next failure counts as the first again."""
         self._failures = 0
 
 

@@ -3,7 +3,7 @@
 
 Everything is kept unless a kind is given an age: jobs by their state, failed ones with their dead letters, and runs. One worker at
 a time deletes for a schedule, under a lease in its row; if that worker dies, another one continues. A step is one transaction of at
-most a thousand jobs, or one run, and between two of them the store serves everybody else.
+most a thousand jobs, or one run, and between two of them the store serves other callers.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class WorkerLog(Observer):
         )
 
     def committed(self, commit: CommitFacts) -> None:
-        """Log what did not just succeed."""
+        """Log every outcome but a plain success."""
         for one in commit.settled():
             self._recent[one.outcome] += 1
             if one.outcome in _LOGGED:

@@ -28,7 +28,7 @@ MEAN_DRAW: Final = 0.5
 
 @dataclass(slots=True, kw_only=True)
 class HistoryReport:
-    """What was, and what would have been; `stages` counts a job once for each of its stages and rounds."""
+    """The record, and what another policy would have made of it; `stages` counts a job once for each of its stages and rounds."""
 
     stages: int = 0
     retries: int = 0
@@ -39,7 +39,7 @@ class HistoryReport:
     would_dead: int = 0
     would_succeed: int = 0
     unknown: int = 0
-    """Stages that ended dead or are open, and that the other policy would have tried again: nobody knows how that had ended."""
+    """Stages that ended dead or are open, and that the other policy would have tried again: their outcome is unknown."""
     notes: tuple[str, ...] = (
         "unknown: the other policy would have made an attempt that never happened",
         "an attempt at another time may end differently; only those on record are counted",

@@ -26,9 +26,9 @@ from redrive.engine.clock import Chance
 SECONDS_MAX: Final = 86_400.0
 """A storm that is not over after a day of virtual time is cut off; what has not ended is counted as unfinished."""
 WHOLE: Final = 1.0 - 1e-9
-"""A whole token: sums of small parts miss it by the last digit."""
+"""Counts as a whole token: sums of small parts are rounded."""
 WORKERS: Final = 4
-"""Over so many workers the clients are spread when a limit paces them."""
+"""The number of workers that share the clients when a limit paces them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Strategy:
 
     @property
     def is_seeded(self) -> bool:
-        """Whether chance has a part in it; a strategy without jitter does the same for every seed."""
+        """Whether it depends on the seed; a strategy without jitter does the same for every seed."""
         return self.policy.backoff.delay(1, 0.0) != self.policy.backoff.delay(1, 0.5)
 
 

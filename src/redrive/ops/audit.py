@@ -50,7 +50,7 @@ class Actor:
     name: str
     reason: str | None = None
     user: str | None = None
-    """The user of the operating system, if that is known: the name is only what somebody claims."""
+    """The user of the operating system, if that is known: the name is only a claim."""
 
     def __post_init__(self) -> None:
         # Half of a surrogate pair, as the arguments of a program may have it, is escaped where it is stored.

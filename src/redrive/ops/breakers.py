@@ -55,7 +55,7 @@ class BreakerFacts:
     probe_at: datetime | None
     """Since when a probe has been running."""
     next_probe_at: datetime | None
-    """From when the next probe may go out, unless it is closed or isolated; None if no worker has recorded the breaker."""
+    """When the next probe may start, unless it is closed or isolated; None if no worker has recorded the breaker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def breakers(store: Reader) -> list[BreakerFacts]:
 
 
 def move(store: Store, name: str, verb: Verb, by: Actor, *, is_new: bool = False) -> BreakerFacts:
-    """Open, close or isolate a breaker; `is_new` allows a name that no worker has written down yet.
+    """Open, close or isolate a breaker; `is_new` allows a name that no worker has stored yet.
 
     Jobs that are held for a breaker are due as soon as it is closed; while it ramps, workers start few of them at a time.
     """

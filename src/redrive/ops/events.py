@@ -22,7 +22,7 @@ from redrive.store.statements.operations import Operation
 
 PAGE: Final = 500
 POLL_SECONDS: Final = 0.2
-"""How often a reader that is up to date should be asked for news."""
+"""How often a reader that is up to date should look for new events, in seconds."""
 
 
 class EventReader:
@@ -39,7 +39,7 @@ class EventReader:
         self._pipeline = pipeline
         self._last, self._last_change = inspect.last_event(store), breakers.last_breaker_change(store)
         self.is_behind = False
-        """Whether there are more news already."""
+        """Whether there are more events to read already."""
 
     def latest(self, limit: int) -> list[Event | BreakerEvent]:
         """Return the latest events before the reader was made, oldest first."""
@@ -62,7 +62,7 @@ class EventReader:
         return _in_order(news, changes)
 
     def follow(self) -> Iterator[Event | BreakerEvent]:
-        """Yield what was not read yet, for ever; each event is waited for."""
+        """Yield events that were not read yet, and wait for further ones, for ever."""
         while True:
             yield from self.news()
             if not self.is_behind:

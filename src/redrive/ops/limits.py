@@ -55,7 +55,7 @@ class LimitFacts:
     refused_at: datetime | None
     """When the dependency last refused a call because there were too many."""
     is_set: bool
-    """Whether somebody has set other numbers than the code has."""
+    """Whether an operator has overridden the numbers of the code."""
 
     @property
     def title(self) -> str:
@@ -94,7 +94,7 @@ def set_limit(
     burst: float | None = None,
     concurrency: int | None = None,
 ) -> LimitFacts:
-    """Set other numbers than the code has, until they are set again; without any, the code's hold again."""
+    """Override the numbers of the code until they are set again; without any number, use those of the code again."""
     where = f"limit {name}"
     per_second = None if rate is None else parse_rate(f"{where}.rate", rate)
     if burst is not None:

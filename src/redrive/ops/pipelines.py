@@ -70,7 +70,7 @@ class PipelineFacts:
 
 
 def lane_names(store: Reader) -> list[tuple[str, str]]:
-    """Return pipeline and stage of every lane there ever was; cheap, because no jobs are counted."""
+    """Return pipeline and stage of every lane that was ever stored; cheap, because no jobs are counted."""
     return [*store.query(worker_sql.lane_names())]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What operators do about a run, from any process: pause, resume, cancel and label it; and read its results in item order.
 
-A process that drives the run sees within a moment that it was stopped, feeds no more, and ends. Every change is in the operator
+A process that drives the run sees within a moment that it was stopped, submits no more, and ends. Every change is in the operator
 log, in the transaction of the change itself.
 """
 
@@ -84,7 +84,7 @@ def cancel(store: Store, run: int, by: Actor) -> RunReport:
 
 
 def label(store: Store, run: int, text: str, by: Actor) -> RunReport:
-    """Change what people call a run."""
+    """Change the label of a run."""
     known = Runs(store).report(run)
     change = {"before": {"label": known.label}, "after": {"label": check_label(text)}}
     store.apply(run_sql.label_run(label=text, run=run), by.log("label", Subject("run", run), change=change))

@@ -60,7 +60,7 @@ class SunkLetter(Struct, frozen=True, kw_only=True):
     last_stack: str
     fingerprint: str
     reason: str
-    """Why the job failed for good, in one word."""
+    """The reason for the dead letter, as one word."""
     sanitized_context: dict[str, object]
     """Ids of the request, status of the upstream, attempt, hash of the input, notes."""
     first_failure_at: datetime
@@ -142,7 +142,7 @@ class Sink(Protocol):
 
 
 def wants_payload(sink: Sink) -> bool:
-    """Return whether a sink asks for payloads, by the exact word."""
+    """Return whether a sink asks for payloads: only if its `payload` is exactly "include"."""
     return getattr(sink, "payload", None) == "include"
 
 
@@ -158,7 +158,7 @@ def wants_values(sink: Sink) -> bool:
 
 
 def check_values(where: str, payload: Payload, input_: Input) -> None:
-    """Refuse a word by which no sink can ask for payloads or inputs."""
+    """Refuse an unknown value of a sink's `payload` or `input`."""
     one_of(f"{where}.payload", payload, get_args(Payload))
     one_of(f"{where}.input", input_, get_args(Input))
 

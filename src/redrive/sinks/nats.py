@@ -164,7 +164,7 @@ async def connected(url: str) -> Client:
 
 
 async def _ignored(_error: Exception) -> None:
-    """Leave errors of the connection to the delivery that meets them, which raises its own."""
+    """Ignore errors of the connection: a delivery that is affected raises its own."""
 
 
 async def _closed(client: Client) -> None:
@@ -183,7 +183,7 @@ def _context(client: Client) -> JetStreamContext:
 
 
 async def _ensure_stream(client: Client, stream: str, subject: str, max_age: float | None) -> None:
-    """Make the stream unless there is one; somebody else may make it at the same time."""
+    """Make the stream unless there is one; another process may make it at the same time."""
     from nats.js.api import StreamConfig
     from nats.js.errors import NotFoundError
 

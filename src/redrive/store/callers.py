@@ -82,7 +82,7 @@ class CallerTransactions(Protocol):
         ...
 
     is_exclusive: bool
-    """Whether the caller's transaction may keep everybody else from writing."""
+    """Whether the caller's transaction may block all other writers."""
 
     def submit(self, connection: object, jobs: Sequence[NewJob], now: float, /) -> list[SubmittedJob]:
         """Store jobs by a connection of the caller's."""

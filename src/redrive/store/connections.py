@@ -62,7 +62,7 @@ class Pool(ABC, Generic[C]):
     errors: ClassVar[type[Exception]]
     """What the driver raises."""
     lost: ClassVar[tuple[type[Exception], ...]] = ()
-    """What it raises for a kept connection that was lost by now: another one is opened."""
+    """What it raises for a kept connection that was lost meanwhile: another one is opened."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seam between the engine and a store: every method takes a batch and is one transaction.
+"""The interface between the engine and a store: every method takes a batch and is one transaction.
 
 The fence is (job id, lease token, dispatch): whatever a worker writes about a job carries all three, and a row that no longer
 matches is refused for that job alone. Settling the outcomes of the last jobs and claiming the next ones is one method, because it

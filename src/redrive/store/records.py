@@ -64,7 +64,7 @@ class Child(Struct, frozen=True):
         """Return where it enters its pipeline, of which these stages are known with their lanes and positions; None for a new one.
 
         Raises:
-            ConfigurationError: its first stage is a later one for the workers: it would pass by those before.
+            ConfigurationError: its first stage is a later one for the workers: its jobs would skip those before.
         """
         lane, position = known.get(self.stages[0], (None, 0))
         if position:
@@ -307,7 +307,7 @@ def json_list(values: object) -> str:
 
 
 def upcoming_work(rows: Sequence[Row]) -> UpcomingWork:
-    """Return what the rows of the statement `upcoming` say."""
+    """Return the rows of the statement `upcoming` as one value."""
     due: dict[LaneId, float] = {}
     leased, paused = 0, "[]"
     for lane, free, held, paused_lanes, keyed in cast("Sequence[_Upcoming]", rows):

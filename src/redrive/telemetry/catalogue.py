@@ -55,7 +55,7 @@ FROM_STORE: Final = (
     Metric("redrive_breaker_state", "gauge", ("breaker", "state"), "1 for the present state: closed, open, half_open or isolated."),
     Metric("redrive_store_up", "gauge", (), "1 if the store answered this scrape; without an answer nothing above is reported."),
 )  # fmt: skip
-"""Read from the store when scraped: the same for every process, and exact whoever was killed."""
+"""Read from the store when scraped: the same for every process, and exact even if processes were killed."""
 
 FROM_WORKERS: Final = (
     Metric("redrive_limit_waits_total", "counter", LANE, "Claims that left out a stage, or a job of it, because of a limit."),

@@ -35,7 +35,7 @@ OUTCOMES: Final = ("ok", "retry", "hold", "dead", "crashed", "cancelled", "skipp
 
 
 class Place(NamedTuple):
-    """How far attempts have been counted, and which attempt that is; no job if nobody looked."""
+    """How far attempts have been counted, and which attempt that is; no job before the first look."""
 
     seq: int = 0
     job: int = 0

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces: one OpenTelemetry span per attempt, below the span in which its job was submitted.
 
-Needs opentelemetry-api (the extra `otel`), which nothing else imports. Where spans go is for the application to configure with the
-SDK; without one they go nowhere. The submitter's traceparent is stored with the job, so that every stage, and every job a stage
-submits, belongs to the same trace, in whatever process it runs. No value, message or stack of a job enters a span.
+Needs opentelemetry-api (the extra `otel`), which nothing else imports. The application configures with the SDK
+where spans are exported; without it they are dropped. The submitter's traceparent is stored with the job, so that every stage, and
+every job a stage submits, belongs to the same trace, in whatever process it runs. No value, message or stack of a job enters a
+span.
 """
 
 from __future__ import annotations

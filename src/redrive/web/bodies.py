@@ -184,7 +184,7 @@ class _NewFile:
             os.close(folder)
 
     def remove(self) -> None:
-        """Remove what was written; a file of somebody else stays."""
+        """Remove what was written; a file that existed before stays."""
         self._is_gone = True
         if self._file is not None:
             # Its thread may still write.

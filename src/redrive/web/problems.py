@@ -167,7 +167,7 @@ class _Requests:
         try:
             await self._app(scope, receive, pass_on)
         except ClientDisconnect:
-            _LOGGER.info("request %s: the client left", own)
+            _LOGGER.info("request %s: the client disconnected", own)
         except Exception as error:  # noqa: BLE001 - a route may raise anything.
             # Logged as a text, because a handler that formats the exception itself would not redact it.
             text = redact("".join(traceback.format_exception(error)))

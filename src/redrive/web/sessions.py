@@ -27,7 +27,7 @@ _COOKIE: Final = re.compile(r"([0-9a-f]{32})\.([0-9]{1,12})\.([0-9a-f]{64})")
 
 
 def installation_secret(path: Path) -> bytes:
-    """Return the secret in this file; create it, for its owner's eyes only, if there is none.
+    """Return the secret in this file; create it, readable by its owner only, if there is none.
 
     Raises OSError if the file cannot be read or written. A secret that is too short is refused by `Sessions`.
     """

@@ -142,5 +142,5 @@ def test_letters_of_another_replay_are_said_to_stay_with_it(shell: Shell) -> Non
 
     asked = shell("replay", "start", "--pipeline", "samples", stdin="n\n")
 
-    assert "1 dead letter left out: taken by another replay" in asked.err
+    assert "1 dead letter left out: marked by another replay" in asked.err
     assert "Replay 2 dead letters of samples" in asked.err

@@ -36,7 +36,7 @@ OUTAGE_AT: Final = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What is played."""
+    """The plan of the demo."""
 
     jobs: int = JOBS
     seed: int = 1

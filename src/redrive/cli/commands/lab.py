@@ -111,7 +111,7 @@ def history(
     database_url: Database = None,
     output: Output = "table",
 ) -> None:
-    """Apply another policy to the attempts on record: retries, delay, dead letters, and what nobody can know."""
+    """Apply another policy to the attempts on record: retries, delay, dead letters, and what stays unknown."""
     full = Jitter.full()
     grown = {
         "fixed": lambda: Backoff.fixed(base, jitter=full),

@@ -24,7 +24,7 @@ COLUMNS = "name key rate burst tokens concurrency slots status until refused_at 
 
 @app.command("list")
 def list_(*, database_url: Database = None, output: Output = "table") -> None:
-    """List limits with what is left of them, and who paused them."""
+    """List limits with the tokens and slots that are left, and who paused them."""
     with open_database(database_url) as rd:
         found = limits.limits(rd.store)
     print_rows(found, COLUMNS, output, empty="no limits")
@@ -43,7 +43,7 @@ def set_(
     key: Key = "",
     action: Action,
 ) -> None:
-    """Set other numbers than the code has; without any, those of the code again."""
+    """Override the numbers of the code; without any number, use those of the code again."""
     with action.database() as rd:
         made = limits.set_limit(
             rd.store, name, by=action.by, key=key, rate=rate, burst=burst, concurrency=concurrency

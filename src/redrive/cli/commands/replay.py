@@ -56,7 +56,7 @@ def start(
     ] = ",".join(map(str, CANARY)),
     rate: Annotated[
         str | None,
-        typer.Option("--rate", metavar="N/UNIT", help="At most this fast: 10/s, 600/min, 5000/hour."),
+        typer.Option("--rate", metavar="N/UNIT", help="The maximum rate: 10/s, 600/min, 5000/hour."),
     ] = None,
     from_start: FromStart = False,
     follow: Follow = False,
@@ -69,7 +69,7 @@ def start(
         found = preview_replay(rd.store, which)
         if not found.lacking:
             if found.taken:
-                print_message(f"{plural(found.taken, 'dead letter')} left out: taken by another replay")
+                print_message(f"{plural(found.taken, 'dead letter')} left out: marked by another replay")
             if unused := unused_edits(rd.store, which, from_start=from_start):
                 used, edited = ("payload", "stage input") if from_start else ("stage input", "payload")
                 print_message(

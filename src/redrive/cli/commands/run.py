@@ -3,7 +3,7 @@
 
 A run stores its pipeline and file, so resuming it needs only its id. Exit codes: 0 completed; 1 failed, aborted or a partial
 success; 2 wrong arguments or input; 3 held, paused or interrupted: it can be resumed. A run is paused, cancelled and labelled from
-any process; the one that drives it obeys.
+any process; the one that drives it follows.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def cancel(run: RunId, *, action: Action) -> None:
 @immediate_action
 def label(
     run: RunId,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What people call it.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The new label.")],
     *,
     action: Action,
 ) -> None:
@@ -228,7 +228,7 @@ def results(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for items that have not ended.")] = False,
     database_url: Database = None,
 ) -> None:
-    """Print what became of the items, in their order, one JSON document per line; it stops at the first that has not ended."""
+    """Print the outcome of each item, in their order, one JSON document per line; it stops at the first that has not ended."""
     with open_database(database_url) as rd:
         for one in rd.runs.results(run, wait=wait):
             print_json_line(one)

@@ -140,9 +140,9 @@ def _work(pipelines: Sequence[Pipeline], how: WorkerOptions) -> int:
 
 
 def connect_when_started(database_url: str | None, *, is_awaited: bool = False) -> Redrive:
-    """Connect; while its server starts or stops, wait as a worker does that runs already.
+    """Connect; wait while the server starts or stops, as a running worker does.
 
-    With `is_awaited`, also while nobody listens: a machine may be up before its database. A signal ends the command.
+    With `is_awaited`, also while nothing listens: a machine may be up before its database. A signal ends the command.
     """
     outage, clock, wait = Outage(logger), CURRENT.get().clock, RESEND_SECONDS
     passing = ("starting", "absent") if is_awaited else ("starting",)
@@ -172,7 +172,7 @@ def _end_on_signals(stack: ExitStack) -> None:
 
 
 def _supervise(targets: Sequence[str], how: WorkerOptions) -> int:
-    """Keep several workers running; what they count is in files of a folder, and outlives one that is killed."""
+    """Keep several workers running; their counts are in files of a folder, and survive a worker that is killed."""
     with ExitStack() as stack:
         folder = None
         if how.metrics is not None:

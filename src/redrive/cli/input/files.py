@@ -64,7 +64,7 @@ def decode_json(text: str | bytes, where: str) -> object:
 
 
 def _quoted(text: str | bytes) -> str:
-    """Return how a text that is a plain word or an address has to be typed; nothing for what was meant to be JSON."""
+    """Return how to quote a plain word or an address as JSON; an empty text for what was meant to be JSON."""
     if not isinstance(text, str) or not text or text.strip()[:1] in {*"{[\"'-0123456789"}:
         return ""
     return f" A text needs quotes of its own in a shell: '{msgspec.json.encode(text).decode()}'."

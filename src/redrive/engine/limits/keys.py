@@ -28,7 +28,7 @@ from redrive.store.statements import workers as worker_sql
 KEYS_MAX: Final = 64
 """Keys of a lane that one claim considers."""
 MARK_MAX: Final = 1_000
-"""Jobs whose keys one claim finds, from either end of the queue: whoever came last does not wait for a backlog."""
+"""Jobs whose keys one claim finds, from either end of the queue: the latest ones do not wait for a backlog."""
 RECORD_SECONDS: Final = 60.0
 BROKEN: Final = "!"
 """Begins what is written for a job whose key function raised; the keys of others are JSON lists."""
@@ -72,7 +72,7 @@ class JobKeys:
         _record(store, lanes)
 
     def keep_recorded(self, now: float) -> None:
-        """Record again, now and then, what the keys are for: a worker of another release may have been there, and be gone."""
+        """Record again, now and then, what the keys are for: a worker of another release may have changed it."""
         if now >= self._recorded_at + RECORD_SECONDS:
             self._recorded_at = now
             _record(self._store, self._all)

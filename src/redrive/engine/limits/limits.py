@@ -89,9 +89,9 @@ class SharedLimits:
         self._asked: tuple[int, ClaimRequest] = 0, ClaimRequest((), 0)
         """The token of the last commit, and what it might claim."""
         self.opens: dict[LaneId, float] = {}
-        """From when lanes may be claimed that were limited at the last claim; infinite for one that an operator paused."""
+        """When lanes may be claimed again that were limited at the last claim; infinite for one that an operator paused."""
         self._passed: dict[LaneId, float] = {}
-        """From when keys of a lane may start that were passed over since one was served."""
+        """When keys of a lane may start again that were passed over since one was served."""
         self._turn = 0
         self._kept_up_at = -math.inf
 
@@ -171,7 +171,7 @@ class SharedLimits:
     ) -> ClaimRequest:
         """Return what may be claimed of what is wanted; takes tokens and slots for it.
 
-        A commit that is made again may have claimed before, and nobody knows what: it keeps what was taken for it the first time.
+        A commit that is made again may have claimed before, and it is unknown what: it keeps what was taken for it the first time.
         """
         asked_for, before = self._asked
         if token == asked_for:

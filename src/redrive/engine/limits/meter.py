@@ -46,7 +46,7 @@ class Meter:
         self.state = LimitState()
         """As last seen."""
         self.opens_at = -math.inf
-        """From when it lets more calls start than it did when it was last asked; infinite when only an operator can say."""
+        """When it may let more calls start than at the last request; infinite if an operator paused it."""
         self._raw: bytes | None = None
         self._block: Block | None = None
         self._pause: float | None = None
@@ -132,7 +132,7 @@ class Meter:
             self._return(block, now)
 
     def give_back(self, used: int, now: float) -> None:
-        """Return the slots that no call uses, and want none, if nobody here has asked for any for a while: others may wait."""
+        """Return the slots that no call uses, and want none, if none were needed for a while: others may wait for them."""
         mine = self.state.shares.get(self._worker())
         if mine is None or max(mine.slots, mine.wanted) <= used or now < self._asked_at + TURN_SECONDS:
             return

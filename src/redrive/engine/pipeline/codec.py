@@ -114,7 +114,7 @@ def check_keys(value: object) -> None:
 
 
 def check_numbers(value: object) -> None:
-    """Refuse a value with a number that is not finite, which JSON has no word for; raises ValueError."""
+    """Refuse a value with a number that is not finite, which JSON cannot hold; raises ValueError."""
     # Most values with a null have none: this finds that out at the speed of encoding, unless a number is too large for it.
     with suppress(OverflowError):
         if not _NOT_FINITE.search(_PACK(value)):

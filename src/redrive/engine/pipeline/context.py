@@ -143,7 +143,7 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
             raise Cancel(reason="the job was cancelled while it ran")
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Report how far this stage is; `redrive job show` shows it from the next heartbeat on."""
+        """Report the progress of this stage; `redrive job show` shows it from the next heartbeat on."""
         share = f"{done:g}" if total is None else f"{done:g} of {total:g}"
         self.progress_text = f"{share} {text}".strip()[:TEXT_MAX]
         self.heartbeat()

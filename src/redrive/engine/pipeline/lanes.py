@@ -71,8 +71,8 @@ def _check_transactional(store: Store, pipelines: Sequence[Pipeline]) -> None:
             raise ConfigurationError(
                 field=f"stage({stage.name}).transactional",
                 value=True,
-                rule="needs a database on a PostgreSQL server: in a file, a stage that writes would keep everybody else from"
-                " writing, and the lease of its own worker from being renewed, for as long as it runs",
+                rule="needs a database on a PostgreSQL server: in a file, a stage that writes would block all other"
+                " writers, and the renewal of its own worker's lease, for as long as it runs",
                 fix="Connect to postgresql://..., or recognise effects that took place by ctx.idempotency_key.",
             )
 

@@ -75,7 +75,7 @@ class Event:
     stack: str = ""
     """Of a dead letter only."""
     is_escalated: bool = False
-    """True for a dead letter if its replay failed again with the same permanent code: somebody has to look."""
+    """True for a dead letter if its replay failed again with the same permanent code: an operator has to look."""
 
 
 Hook = Callable[[Event], Awaitable[None] | None]
@@ -192,7 +192,7 @@ class Pipeline(PipelineRef[In_contra, Out_co]):
         return PipelineRef(name, codec_for(f"{name} (payload)", payload))
 
     def __repr__(self) -> str:
-        """Show the name and the stages' names; everything else would fill a screen."""
+        """Show the name and the stages' names; all settings would be too long."""
         return f"Pipeline({self.name}: {', '.join(stage.name for stage in self.stages)})"
 
 

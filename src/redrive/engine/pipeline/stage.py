@@ -68,7 +68,7 @@ class Stage(Generic[P, R_co]):
     """A hash of these settings; it is stored with every attempt."""
 
     def __repr__(self) -> str:
-        """Show the name; all settings would fill a screen."""
+        """Show the name; all settings would be too long."""
         return f"Stage({self.name})"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:

@@ -2,8 +2,8 @@
 """Whether the output of one stage can be the input of the next, and a payload that of a pipeline elsewhere, by their types.
 
 Only what can never work is refused: a value travels as JSON, so two types are compared by the kinds of JSON values they can be (an
-object, a text, a number, ...). Whoever is not sure accepts: unions that share a kind, `Any`, types without annotation, models that
-bring a codec of their own, and objects of different classes.
+object, a text, a number, ...). What is uncertain is accepted: unions that share a kind, `Any`, types without annotation, models
+with a codec of their own, and objects of different classes.
 """
 
 from __future__ import annotations

@@ -89,9 +89,9 @@ class ReplayDriver:
                 wait = await self._ask_store(self.drive)
                 outage.answered()
             except StoreError as error:
-                outage.failed("replays are not driven for now: %s", error)
+                outage.failed("replays do not continue for now: %s", error)
             except Exception as error:  # noqa: BLE001 - one failed look must not end the loop.
-                logger.warning("replays are not driven for now: %s", redact(repr(error)))
+                logger.warning("replays do not continue for now: %s", redact(repr(error)))
             if self._is_news and self._on_news is not None:
                 self._is_news = False
                 self._on_news()

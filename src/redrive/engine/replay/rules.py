@@ -70,7 +70,7 @@ class KnownPipeline(Struct, frozen=True):
 
 
 def record_rules(store: Store, pipelines: Iterable[Pipeline]) -> None:
-    """Store the rules, hints and stages of pipelines where they have changed. Only workers do: whoever submits decides no rules."""
+    """Store the rules, hints and stages of pipelines where they have changed. Only workers do: a submission decides no rules."""
     steps: list[Step] = []
     for pipeline in pipelines:
         rows = store.query(replay_sql.rules(pipeline=pipeline.name))
@@ -94,10 +94,10 @@ def _put(pipeline: str, rules: ReplayRules, present: KnownPipeline) -> Step:
 
 
 def record_entry(store: Store, pipeline: Pipeline) -> None:
-    """Record the stages and the payload of a pipeline for whoever submits without its code, until a worker did.
+    """Record the stages and the payload of a pipeline, for submissions without its code, until a worker does.
 
     Raises:
-        ConfigurationError: its first stage is a later one for the workers, and its jobs would pass the stages before it by.
+        ConfigurationError: its first stage is a later one for the workers, and its jobs would skip the stages before it.
     """
     first, rows = pipeline.stages[0].name, store.query(replay_sql.rules(pipeline=pipeline.name))
     known = _recorded_in(rows)

@@ -54,7 +54,7 @@ class RunStatusDriver:
         self._ask_store = ask_store
         self._on_end = on_end
         self._own_run = own_run
-        """The run that this process drives, and decides itself: also after it stood still for longer than it keeps others away."""
+        """The run that this process drives, and decides itself: also after it was suspended for longer than `KEEP_SECONDS`."""
         self._wake = asyncio.Event()
         self._has_live = False
         """Whether there was a run to decide at the last look: without one, commits are no reason to look again."""
@@ -111,7 +111,7 @@ class RunStatusDriver:
         return sum(self._decide_readable(row, now) for row in rows)
 
     def _decide_readable(self, row: run_sql.LiveRun, now: float) -> bool:
-        """Decide a run unless its options cannot be read: that must not keep the others waiting."""
+        """Decide a run unless its options cannot be read, which must not delay the others."""
         try:
             found = msgspec.json.decode(row.options, type=RunOptions)
         except msgspec.MsgspecError as error:

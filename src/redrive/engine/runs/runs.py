@@ -43,7 +43,7 @@ class RunReport:
     """Why the run was stopped, if it was."""
     key: str | None = None
     label: str | None = None
-    """What people call it."""
+    """The name of the run for people."""
     owner: str | None = None
     children: int = 0
     """Jobs among the total that stages submitted, and that joined the run."""
@@ -193,7 +193,7 @@ def _ended(report: RunReport) -> RunError:
 
 
 KEEP_SECONDS: Final = 30.0
-"""How long whoever no longer looks after a run keeps others from deciding its status."""
+"""How long a process that no longer renews it keeps others from deciding the status of a run."""
 
 OnProgress = Callable[[RunReport], None]
 
@@ -214,7 +214,7 @@ def is_failing(store: Reader, report: RunReport) -> bool:
 
 
 def has_permanent(store: Reader, run: int) -> bool:
-    """Return whether an item of a run has ever failed in a way that cannot heal."""
+    """Return whether an item of a run has ever had a permanent failure."""
     return store.query(run_sql.has_permanent(run=run))[0]
 
 

@@ -36,7 +36,7 @@ KEYS_KEPT: Final = 10_000
 FORGET_SECONDS: Final = 3_600.0
 """How long the breaker of a key is kept after it closed."""
 FORGET_OPEN_SECONDS: Final = 7 * 86_400.0
-"""How long it is kept when it opened and nobody has called since."""
+"""How long it is kept when it opened and no call was made since."""
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 _DECODE: Final = msgspec.json.Decoder(BreakerState).decode
@@ -79,7 +79,7 @@ class SharedBreakers:
         self._of_keys: set[str] = set()
         """The breakers of single keys."""
         self.holding: set[str] = set()
-        """Breakers for which holds were committed since they were last looked at: somebody may have closed them meanwhile."""
+        """Breakers for which holds were committed since they were last looked at: an operator may have closed them meanwhile."""
         self.keys: JobKeys | None = None
         """The keys of jobs, if any breaker or limit has some."""
 
@@ -97,7 +97,7 @@ class SharedBreakers:
         return self._known(replace(breaker, name=name, key=None)) if known is None else known
 
     def forget_idle(self, now: float) -> None:
-        """Remove the breakers of keys that nobody has needed for long, from memory and from the store."""
+        """Remove the breakers of keys that were not needed for long, from memory and from the store."""
         for name in [name for name in self._of_keys.copy() if self._is_quiet(name, now)]:
             self._of_keys.remove(name)
             for each in (self._breakers, self._states, self._tallies, self._codes, self._starts):

@@ -74,7 +74,7 @@ def _parts(address: object) -> Sequence[object]:
 async def health_port(
     host: str, port: int, ask: Callable[[], dict[str, object]], observers: Observers | None = None
 ) -> AsyncGenerator[None]:
-    """Answer supervisors on this address, with facts whose `status` is `ok` while the worker is well."""
+    """Answer supervisors on this address, with facts whose `status` is `ok` while the worker is healthy."""
     known = observers or Observers()
     connections: dict[asyncio.StreamWriter, None] = {}
 

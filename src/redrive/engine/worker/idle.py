@@ -32,13 +32,13 @@ T = TypeVar("T")
 POLL_SECONDS: Final = 1.0
 """How long an idle worker waits at most before it looks for jobs again."""
 LOOK_SECONDS: Final = 0.005
-"""How much time is at least between two looks because of changes: a busy neighbour must not keep an idle worker busy."""
+"""How much time is at least between two looks because of changes: a busy worker must not make an idle one look all the time."""
 WATCH_MAX: Final = 0.25
 """How much time is at most between two looks at whether anybody changed the store; from the first one it doubles up to this."""
 RAMP_SECONDS: Final = 0.05
 """How often it looks while a breaker that has just closed limits how many calls start."""
 PAUSED_FROM: Final = 1e12
-"""Jobs of a paused run are due this late; they wait for a person, not for a time."""
+"""The due time of jobs of a paused run: they wait for an operator, not for a time."""
 
 
 class StoreCall(Protocol):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which job a log line belongs to: every record made while a stage runs carries its job, pipeline, stage and attempt.
 
-The standard library's own way: a context variable holds the present job, and the record factory puts it into each record, so that
-any format may use `%(job_id)s %(pipeline)s %(stage)s %(attempt)s`, and `%(job)s` for all of it. Outside a stage they are empty;
+As the standard library intends it, a context variable holds the present job, and the record factory adds it to each record: any
+format may use `%(job_id)s %(pipeline)s %(stage)s %(attempt)s`, and `%(job)s` for all of it. Outside a stage they are empty;
 in a batch of several jobs there is no one job and attempt, and `%(job)s` has how many they are.
 A process that runs stages for a worker gets the worker's settings, and writes to standard error or output itself.
 """

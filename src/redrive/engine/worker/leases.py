@@ -68,7 +68,7 @@ class Leases:
     def beat(self, worker: str) -> None:
         """Renew this worker's lease, reap dead workers, and then have progress written.
 
-        A store that cannot be reached interrupts the contact, and nothing more.
+        An unreachable store only interrupts the contact; no error is raised.
         """
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         drift, self._offset = abs(wall - monotonic - self._offset), wall - monotonic

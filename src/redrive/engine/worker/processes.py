@@ -186,7 +186,7 @@ class Processes:
     async def run_transaction(self, dispatch: Dispatch, database: str, end: EndTransaction[T]) -> T:
         """Run a transactional stage alone in a process; `end` ends its transaction. Raises LostProcessError when the process died.
 
-        A process that is given up takes its transaction with it.
+        The transaction of a process that is ended is rolled back.
         """
         async with self._own_process() as pool:
             ended = _take_over(dispatch, await self._run(dispatch, pool, database))

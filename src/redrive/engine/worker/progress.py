@@ -26,7 +26,7 @@ logger = logging.getLogger("redrive.worker")
 REDACTING_MAX: Final = 1 / 6
 """The share of a lease after which no further text is redacted in one round; there are three rounds to a lease."""
 STOP_SECONDS: Final = 1.0
-"""How long to wait for a last round when a worker ends; one that takes longer is left behind."""
+"""How long to wait for a last round when a worker ends; one that takes longer is not waited for."""
 
 
 @dataclass(slots=True, eq=False)

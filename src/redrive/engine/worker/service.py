@@ -66,7 +66,7 @@ class Options:
     hold_max: float = 0.0
     health: tuple[str, int] | None = None
     stop: Callable[[], bool] | None = None
-    """Asked ten times a second whether to stop; None when nobody asks."""
+    """Asked ten times a second whether to stop; None without one."""
     takes_signals: bool = True
     """Whether SIGTERM and SIGINT stop it; False on a loop of the caller, who handles signals."""
 
@@ -169,7 +169,7 @@ def _tune_interpreter(stack: AsyncExitStack) -> None:
 
 
 def _log(store: Store, options: Options) -> WorkerLog | None:
-    """Return what logs about jobs, if anybody reads it."""
+    """Return the observer that logs about jobs, if its level is enabled."""
     if not logger.isEnabledFor(logging.INFO):
         return None
     (where,) = store.query(upkeep_sql.database_name())
@@ -196,7 +196,7 @@ def _parts(stack: AsyncExitStack, store: Store, options: Options, observers: Obs
 
 
 def _delivery(store: Store, worker: Worker, parts: WorkerParts) -> Delivery:
-    """Make what delivers notices, and record for whom there will be some."""
+    """Make the delivery of notices, and record its recipients."""
     record_listeners(store, worker.lanes)
     return Delivery(
         store,

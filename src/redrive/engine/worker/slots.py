@@ -220,7 +220,7 @@ class Slots:
                 task.cancel()
 
     async def release(self) -> list[Dispatch]:
-        """Give up everything, and return what was cut off while it ran. A thread runs on and keeps its slot, but is ignored."""
+        """Drop everything, and return the runs that were cut off. A thread continues and keeps its slot; its result is ignored."""
         self.drop_waiting()
         dispatches = list(self._running.values())
         # Each once: the jobs of a call have one task.

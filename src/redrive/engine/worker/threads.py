@@ -51,7 +51,7 @@ QUICK_POLL_SECONDS: Final = 0.005
 BLOCKS_SECONDS: Final = 0.0003
 """Functions that take longer than this on average are assumed to block."""
 BLOCKED_SECONDS: Final = 1.0
-"""After so long without a turn of the loop, that is logged."""
+"""After so long without a response of the loop, that is logged."""
 
 
 class ThreadPool(Protocol):
@@ -258,7 +258,7 @@ class BackgroundThread:
 
 
 class LoopTracker(threading.Thread):
-    """Asks a loop for a sign of life again and again; logs each stage that blocks it, once.
+    """Checks periodically that a loop responds; logs each stage that blocks it, once.
 
     It only looks: a blocking call cannot be interrupted. Meanwhile heartbeats continue on their own thread; all else on the loop
     waits.

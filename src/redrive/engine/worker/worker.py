@@ -162,7 +162,7 @@ class Worker:
 
         A store that does not answer is asked for a few more seconds; then what runs is dropped, too.
 
-        Everyone who may stop it is counted alone: the first signal is not the second stop because a run has just ended.
+        Each source of stops is counted alone: the first signal is not the second stop because a run has just ended.
         """
         if not self._stops:
             self._stopped_at = self._runtime.clock.monotonic()

@@ -253,7 +253,7 @@ def _deliveries(state: _State, known: Collection[Pipeline]) -> Iterator[Finding]
 
 
 def _schedules_and_runs(state: _State) -> Iterator[Finding]:
-    """Find schedules that are late, and runs that nothing works on."""
+    """Find schedules that are late, and runs that no worker serves."""
     for each in state.store.query(run_sql.schedules()):
         late = state.now - each.next_at.timestamp()
         if late > LATE_SECONDS:

@@ -42,10 +42,10 @@ _REASONS: Final = {
     Reason.RETRY_AFTER: "the failure is retryable, and the dependency asked for this delay",
     Reason.ASKED: "the stage itself asked for it",
     Reason.BREAKER: "the dependency is down, which is not the job's fault",
-    Reason.PERMANENT: "it does not count as retryable here",
+    Reason.PERMANENT: "it is not retryable here",
     Reason.GIVEN_UP: "the policy's give_up_on names this failure",
-    Reason.EXHAUSTED: "every attempt is spent",
-    Reason.CODE_EXHAUSTED: "the limit of this code is spent",
+    Reason.EXHAUSTED: "no attempts are left",
+    Reason.CODE_EXHAUSTED: "the limit of attempts for this code is reached",
     Reason.SNOOZES_EXHAUSTED: "its snooze limit is reached",
     Reason.DEADLINE: "the next attempt would have come after the deadline",
 }

@@ -75,7 +75,7 @@ class Origin:
     imported_at: datetime
     actor: str
     attempts: Sequence[Attempt]
-    """Those made there, or the last of many; redacted."""
+    """The attempts made there, of many only the last; redacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def list_jobs(
 
     At most so many jobs are looked at: those in the state that is asked for, while that is queued, processing or failed; else those
     of the run that is asked for. Without either, jobs are walked from the newest on until the page is full: soon when most fit, and
-    over all of them when few do; for complete, cancelled and skipped ones at least not beyond the last there is.
+    over all of them when few do; a walk for complete, cancelled or skipped ones ends at the last one.
     """
     if which.status is not None:
         one_of("status", which.status, tuple(JobState))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What to do next about a job, with the command to type; by the state it and its dead letter are in.
 
-What to do about a code is said by the application that has it, as far as its code set does, and by the taxonomy otherwise.
+The hint about a code comes from the application's code set if that has one, and from the taxonomy otherwise.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def next_steps(
     came_empty: bool = False,
     limited_by: Sequence[str] = (),
 ) -> list[str]:
-    """Return what to do next, most urgent first; `letter` is the one that waits for somebody, `hint` what to do about its code.
+    """Return what to do next, most urgent first; `letter` is the pending one, `hint` what to do about its code.
 
-    A job without values has them no more, and then can never be replayed, unless it `came_empty` from elsewhere. `limited_by` has
+    A job without values can never be replayed: they were erased, unless it `came_empty` by an import. `limited_by` has
     the limits for which a queued one waits.
     """
     match facts.status:

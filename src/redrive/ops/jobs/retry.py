@@ -118,7 +118,7 @@ def _way_of(
     owner: str | None = None,
     pipelines: Iterable[Pipeline] = (),
 ) -> _Way:
-    """Find out how a job can go back, or say what stands in its way."""
+    """Return how a job can be retried, or raise the obstacle."""
     facts = get_job(store, job_id)
     letter = _free_letter(store, facts)
     # After its state: what a job is in can be seen by whoever knows its id, and is the better reason.
@@ -137,15 +137,15 @@ def _way_of(
         raise _refused(job_id, obstacle.text, f"redrive dlq show {letter[0]} shows more.")
     stages = recorded(store, facts.pipeline).stages
     if code is None and not from_start and (lost := lost_stage(candidate, stages)) is not None:
-        name = f"Give the stage its name back with @stage(name={facts.stage!r})"
+        name = f"Restore the stage's name with @stage(name={facts.stage!r})"
         target = "if there is code that has it, name it with --target MODULE:PIPELINE"
         raise _refused(job_id, lost.text, f"{name}; {target}; or begin at the first stage with --from-start.")
     first = first_lane_of(store, code, facts.pipeline) if from_start else None
     if from_start and first is None:
         raise _refused(
             job_id,
-            f"several stages of {facts.pipeline} were the first one at some time",
-            "Name the code, so that it is known which one is now: --target MODULE:PIPELINE.",
+            f"several stages of {facts.pipeline} were its first stage at some time",
+            "Name the code, which has the present first stage: --target MODULE:PIPELINE.",
         )
     flags = {"as_owner": owner is not None, "without_evidence": is_spared}
     change = msgspec.json.encode({name: True for name, is_set in flags.items() if is_set}).decode()
@@ -154,7 +154,7 @@ def _way_of(
 
 
 def _code_of(facts: JobFacts, pipelines: Mapping[str, Pipeline]) -> Pipeline | None:
-    """Return the code of a job's pipeline; None when no code was named, while code of others alone is a slip."""
+    """Return the code of a job's pipeline; None when no code was named; refuse code of other pipelines alone."""
     if pipelines and facts.pipeline not in pipelines:
         raise ConfigurationError(
             field="pipeline",
@@ -223,7 +223,7 @@ def _check_rules(store: Store, facts: JobFacts, letter: tuple[int, str], owner: 
         return True
     # Whoever says that they are the owner should hear why that is not enough, and others that it would be.
     own = (
-        "" if owner is None else ", of its owner as well: its code does not say ReplayRules(owner_retry=True)"
+        "" if owner is None else ", of its owner as well: its code does not set ReplayRules(owner_retry=True)"
     )
     may_own = " Its owner needs none, with --as-owner." if rules.owner_retry and facts.owner else ""
     triage = f"redrive dlq triage {number} --diagnosis ..., then " if state == LetterState.OPEN else ""

@@ -55,7 +55,7 @@ class BulkEdit:
 def edit_many(store: Store, frozen: FrozenSet, by: Actor | None, **change: Unpack[Change]) -> BulkEdit:
     """Edit every letter of a frozen set; those that cannot be edited, or whose new value does not fit, are left alone and counted.
 
-    By None, nothing is changed: the result is what an edit would change.
+    With `by=None`, nothing is changed: the result is what an edit would change.
 
     Raises:
         ConfigurationError: not exactly one of patch, function and original; what has not the form of a patch.

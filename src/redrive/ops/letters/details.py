@@ -85,7 +85,7 @@ class EditHistory:
     letter: int
     edits: Sequence[PastEdit]
     originals: Mapping[Part, str]
-    """The edited parts before the first edit, as indented JSON, redacted; none for a part that came without values."""
+    """The edited parts before the first edit, as indented JSON, redacted; none for a part that was imported without values."""
 
 
 def get_letter(store: Reader, letter_id: int) -> DeadLetter:

@@ -190,7 +190,7 @@ def commit(store: Store, made: Draft, by: Actor) -> EditResult:
     lock = triage_sql.lock_letter(letter=made.letter)
     answer = store.apply(lock, add.touching(1), *supply, log)
     if answer is None:
-        raise _refused(made.letter, "it has moved meanwhile", "Look at it again, then edit.")
+        raise _refused(made.letter, "its state has changed meanwhile", "Look at it again, then edit.")
     return EditResult(id=answer[1][0], diff=made.diff, unknown_fields=made.unknown_fields)
 
 

@@ -94,7 +94,7 @@ class ExportedEdit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: datetime
     actor: str
     before: msgspec.Raw = _NOTHING
-    """Absent if the job came without values, and this was the first edit."""
+    """Absent if the job was imported without values, and this was the first edit."""
 
 
 class ExportedValues(Struct, frozen=True, kw_only=True, omit_defaults=True):

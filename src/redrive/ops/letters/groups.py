@@ -32,7 +32,7 @@ from redrive.store.statements.letters import Pair
 
 HOURS: Final = 24
 RISING: Final = 1.5
-"""The later half of the hours has so many times the letters of the earlier half."""
+"""A trend is rising if the later half of the hours has so many times the letters of the earlier half."""
 NEAR_MAX: Final = 5
 CLOCKS_SECONDS: Final = 86_400.0
 """With a slow clock, a letter may have failed before the first one that came; by at most this."""

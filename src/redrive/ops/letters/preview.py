@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an act on dead letters would do: how many it changes, and how many it leaves alone and why. Shown before it is done.
 
-Answered from the counts of the frozen set, so it costs the same however many letters there are; only letters that wait in replays,
-chosen by owner, key or time, are read. The act is then held to its preview: letters that become able only later are left alone.
+Answered from the counts of the frozen set, so it costs the same however many letters there are; only letters with the mark of a
+replay, chosen by owner, key or time, are read. The act is then held to its preview: letters that become able later are left alone.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """What stands against a replay of some letters."""
+    """The obstacles to a replay of some letters, and notices."""
 
     letters: int
     able: int
@@ -125,7 +125,7 @@ def unused_edits(store: Store, which: LetterFilter, *, from_start: bool) -> int:
 
 
 def lost_stage(candidate: Candidate, stages: Sequence[str]) -> Obstacle | None:
-    """Return the obstacle that nobody would serve the stage of a job: the last worker that was started has other ones.
+    """Return the obstacle that the last worker that was started does not have the stage of a job.
 
     For use without the code of the pipeline. None if `stages` is empty, because nobody has used the pipeline here.
     """
@@ -135,7 +135,7 @@ def lost_stage(candidate: Candidate, stages: Sequence[str]) -> Obstacle | None:
 
 
 class _Check:
-    """Finds what stands against a replay, letter by letter."""
+    """Finds the obstacles to a replay, letter by letter."""
 
     def __init__(
         self, store: Store, pipelines: Iterable[Pipeline], *, from_start: bool, is_named: bool

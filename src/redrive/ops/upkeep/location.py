@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the database that is meant: by its address, the environment, or the default file. Opens none: that is `store.location`."""
+"""Finds the database to use: by its address, the environment, or the default file. Opens none: that is `store.location`."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 One statement calls `submit_jobs` of the schema, which also announces the jobs: PostgreSQL passes that on when the transaction
 commits. A savepoint around it leaves the transaction as it was when the statement fails, and the server refuses it where there is
-no transaction. Errors of the driver that redrive knows nothing better about reach the caller as they are: a conflict is theirs to
+no transaction. Errors of the driver that are not listed here reach the caller as they are: a conflict is theirs to
 repeat.
 """
 
@@ -90,7 +90,7 @@ class ServerTransactions:
         return submitted_jobs(answer)
 
     def _refusal(self, error: Exception) -> RedriveError | None:
-        """Return what a driver's error means here; None if it says that best itself."""
+        """Return what a driver's error means here; None to raise it as it is."""
         match state_of(error):
             case "25P01":  # There is no transaction.
                 return ConfigurationError(

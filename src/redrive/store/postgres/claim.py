@@ -18,7 +18,7 @@ from redrive.store.postgres.session import Session, columns_of
 from redrive.store.records import ClaimedJob, ClaimRequest, JobId, LaneId, Row
 
 MARK_MIN: Final = 16
-"""A lane gets a mark from a claim of so many jobs; whoever never claims as many is not in a hurry."""
+"""A lane gets a mark from a claim of so many jobs; smaller claims do not need one."""
 PATIENCE_SECONDS: Final = (1.0, 60.0)
 """For how long claims continue from a mark; twice as long each time that nothing is found before it."""
 

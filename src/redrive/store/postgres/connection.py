@@ -52,7 +52,7 @@ DEFAULTS: Final = {
 }
 """Settings of a connection that neither its address nor a variable of libpq makes."""
 PASSING: Final = ("08", "40", "53", "55", "57", "58", "25")
-"""Classes of errors that a repetition may cure: connection, conflict, resources, lock, operator, system, read-only."""
+"""Classes of errors after which a repetition may succeed: connection, conflict, resources, lock, operator, system, read-only."""
 ADMISSION: Final = re.compile(
     r"authentication failed|no password supplied|does not exist|no pg_hba\.conf entry|not permitted to log in"
     r"|permission denied for database|certificate|does not support SSL",
@@ -136,7 +136,7 @@ def address_of(url: str) -> Address:
 
 
 def _check_options(names: Iterable[str]) -> None:
-    """Refuse options that nobody knows."""
+    """Refuse unknown options."""
     options = {option.keyword.decode() for option in Conninfo.get_defaults()} | {"schema", "ssl"}
     for name in names:
         if name not in options:
@@ -365,7 +365,7 @@ def _server_in(text: str) -> Literal["starting", "absent"] | None:
 
 
 def _one_line(error: Exception) -> str:
-    """Return what the driver says, without the statement it was about."""
+    """Return the driver's message, without the statement."""
     diagnosis = getattr(error, "diag", None)
     primary = getattr(diagnosis, "message_primary", None) if diagnosis is not None else None
     return " ".join(str(primary or str(error) or type(error).__name__).split())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One commit of a worker in PostgreSQL: settle what is done and claim what comes next.
 
-Mostly it is one round trip: the worker goes by what it remembers of its last commit (it is known, which lanes are paused), and the
+Mostly it is one round trip: the worker uses what it remembers of its last commit (it is known, which lanes are paused), and the
 server ends the transaction if that is not so any more. Then the commit is made again, and looks first. A commit with a row that was
 lost or does not fit is made once more, row by row.
 """
@@ -37,7 +37,7 @@ class ExchangeCall(ExchangePlan[Session]):
         return lambda: self.answer(in_place, _cancelled(found.fetchone()), jobs_of(rows()), swapped())
 
     def looking(self, db: Session, insert: InsertChild[Session], *, is_at_once: bool) -> tuple[Exchange, str]:
-        """Commit by what is so now; return the answer, and which lanes are paused.
+        """Read the present state, then commit; return the answer, and which lanes are paused.
 
         Raises:
             NotAtOnceError: nothing was committed; only with `is_at_once`.

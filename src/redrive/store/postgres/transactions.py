@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs transactions on one connection, and turns the errors of the driver into the store's.
 
-A transaction that stood in another's way is repeated, as is one whose statements the server does not have. After a connection was
-lost nothing is repeated here: the caller learns that the store is unavailable, and the next call connects again. Whether a commit
-took place whose answer was lost is found out only where repeating the call would do its work twice.
+A transaction in conflict with another one is repeated, as is one whose statements the server does not have. After a connection
+was lost nothing is repeated here: the caller learns that the store is unavailable, and the next call connects again. Whether a
+commit took place whose answer was lost is found out only where repeating the call would do its work twice.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from redrive.store.records import Row
 UNPREPARED: Final = psycopg.errors.InvalidSqlStatementName
 """The driver takes a statement for prepared that the server does not know: one of a pipeline that ended before it, for example."""
 REPEATED: Final = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure, UNPREPARED)
-"""Errors of transactions that did nothing, and may go well the next time."""
+"""Errors of transactions that did nothing, and may succeed the next time."""
 WAITED: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 """Errors of statements that waited for too long."""
 TRIES: Final = 5
-"""How often a transaction is tried that stands in another's way."""
+"""How often a transaction is tried that is in conflict with another one."""
 ASKED_MAX: Final = 20
 """How often the server is asked what became of a commit."""
 ASK_SECONDS: Final = 0.5
@@ -92,7 +92,7 @@ class Transactions:
                 return opened(link)
 
     def _repeated(self, run: Callable[[], T]) -> T:
-        """Run a transaction, and again if it did nothing and may go well the next time."""
+        """Run a transaction, and again if it did nothing and may succeed the next time."""
         with self._mutex, self.mapped():
             for _ in range(TRIES - 1):
                 with suppress(*REPEATED):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection that does not wait for ever for a server that has fallen silent.
+"""A connection that does not wait for ever for a server that no longer answers.
 
 Keepalives notice a machine that is gone. They do not notice what stands in between and takes all that is sent without passing it
 on: a proxy, or a firewall that has forgotten the connection. So after a while without a word the server is asked, on another
@@ -19,7 +19,7 @@ from redrive.store.records import Row
 
 T = TypeVar("T")
 TICK_SECONDS: Final = 0.1
-"""How long the driver waits before it looks around; no clock is needed to count these."""
+"""How long the driver waits before it checks the connection; no clock is needed to count these."""
 
 
 def _is_lost() -> bool:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs that are stored in a transaction of the caller's, on a connection of the caller's, to the same file.
 
-Whoever has written to the file in an open transaction keeps everybody else from writing, redrive too: the caller's transaction
+An open transaction that has written to the file blocks all other writers, redrive too: the caller's transaction
 must be short. Nobody announces its commit, so that an idle worker finds the jobs when it looks next. Errors of the driver reach the
 caller as they are.
 """

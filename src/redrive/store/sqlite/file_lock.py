@@ -2,7 +2,7 @@
 """The lock beside the database: processes take turns at writing instead of racing for SQLite's own lock.
 
 Only writers take it, and the file is created by the first of them. Whoever waits logs after a few seconds which process holds the
-lock, and gets an error in the end: a holder that was stopped must not stop everybody else for ever.
+lock, and gets an error in the end: a holder that was suspended must not block all others for ever.
 """
 
 from __future__ import annotations

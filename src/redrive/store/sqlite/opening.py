@@ -116,7 +116,7 @@ def _look(file: Path) -> None:
 
 
 def _close_to_others(path: str) -> None:
-    """Take the rights of everybody else from a file that was there before, and from what is beside it.
+    """Remove the rights of other users from a file that existed before, and from what is beside it.
 
     Those of its group stay, because somebody gave them. Only the owner may do this: others leave it to `redrive doctor`.
     """

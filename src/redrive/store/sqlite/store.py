@@ -2,7 +2,7 @@
 """The embedded store: one SQLite file, one writer connection per process, every method one transaction.
 
 WAL with synchronous=FULL: what a method has returned from survives a power cut. Writers hold the lock beside the database
-(`file_lock`); opening, reading and closing an existing database take no lock, write nothing and wait for nobody. The file is
+(`file_lock`); opening, reading and closing an existing database take no lock, write nothing and never wait. The file is
 readable by its owner only.
 """
 
@@ -47,7 +47,7 @@ from redrive.store.versions import Older, newest
 
 BUSY_SECONDS: Final = 30.0
 REFUSED: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)
-"""Errors that a repetition does not cure."""
+"""Errors that occur again when the call is repeated."""
 ERASING: Final = frozenset({"erase_values", "prune_values"})
 """Statements after which the write-ahead log must not contain the values any more."""
 EMPTY_LOG_SECONDS: Final = 2.0

@@ -51,7 +51,7 @@ FOR_SQLITE: Final = tuple(
         (r"= ANY \(ARRAY\((SELECT value FROM json_each\(\?\d+\)|\{\w+\})\)\)", r"IN (\1)"),
         # As a subquery: it is asked once, and an index can be searched for the answer.
         (r"\(SELECT currval\(pg_get_serial_sequence\([^()]*\)\)\)", "last_insert_rowid()"),
-        # Who writes keeps everybody else from writing.
+        # A writer blocks all other writers.
         (r"\s+FOR (?:UPDATE|SHARE)(?: SKIP LOCKED)?\b", ""),
     )
 )

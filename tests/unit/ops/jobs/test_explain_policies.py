@@ -181,7 +181,7 @@ def test_a_conflict_that_only_an_idempotent_stage_retries_is_not_said_to_be_last
     (only,) = told(rd, RetryPolicy(2, STEADY), answered(409, {}))
 
     assert only.code == "CONFLICT"
-    assert "Why: it does not count as retryable here." in only.decided
+    assert "Why: it is not retryable here." in only.decided
 
 
 def test_a_limit_of_a_code_that_left_one_attempt_says_one(rd: Redrive) -> None:

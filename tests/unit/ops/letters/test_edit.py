@@ -301,7 +301,7 @@ def test_a_letter_that_moves_while_its_edit_is_written_is_left_alone(
     change_rows(rd, "UPDATE dead_letters SET state = 'replaying'")
     monkeypatch.setattr("redrive.ops.letters.edit._editable", lambda *_: before)
 
-    with pytest.raises(ReplayRefusedError, match="it has moved meanwhile"):
+    with pytest.raises(ReplayRefusedError, match="its state has changed meanwhile"):
         commit(rd.store, mine, ANN)
     assert edits(rd) == []
 
