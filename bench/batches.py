@@ -19,9 +19,9 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from bench.apart import race
 from bench.measure import Figure, per_job
 from bench.ours import lined
+from bench.processes import race
 from redrive import Batch, Pipeline, connect, stage
 
 ROUNDS = 3

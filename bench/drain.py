@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from bench import limit, ours
-from bench.apart import Contender, race
 from bench.measure import Figure
 from bench.peers import dboses, hueys, lite, persist
+from bench.processes import Contender, race
 
 ROUNDS = 5
 LIMIT = "bare sqlite3: claim 256, complete, audit"

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from bench import ours
-from bench.apart import measured, race
 from bench.measure import Figure, figures_of, per_job
 from bench.ours import PAYLOAD, pipeline_of
+from bench.processes import measured, race
 from redrive import connect
 from redrive.core.replay import plan_of
 from redrive.engine.replay.filter import LetterFilter
@@ -176,7 +176,7 @@ def letter_cost(*, holds_secret: bool) -> float:
             raise KeyError(message)
         one(depth - 1, message)
 
-    def trouble_of(number: int) -> FailedAttempt:
+    def failure_of(number: int) -> FailedAttempt:
         token = f", token=q8Zr4mN2vX7kP{number:05d}" if holds_secret else ""
         try:
             one(46, f"order {number} of customer {number * 7} is not in the list{token}")
@@ -192,12 +192,12 @@ def letter_cost(*, holds_secret: bool) -> float:
     )
     decision = DeadLetter(reason=Reason.PERMANENT, code="BUG_CODE", attempt=1, max_attempts=1)
 
-    def many(troubles: Sequence[FailedAttempt]) -> None:
-        for trouble in troubles:
-            letter_of(trouble, JobRedactor(job), "stage", decision, None)
+    def many(failures: Sequence[FailedAttempt]) -> None:
+        for failed in failures:
+            letter_of(failed, JobRedactor(job), "stage", decision, None)
 
-    assert 3_000 < len(letter_of(trouble_of(0), JobRedactor(job), "stage", decision, None).stack) < 6_000
-    batches = [[trouble_of(200 * turn + place) for place in range(200)] for turn in range(1, ROUNDS + 1)]
+    assert 3_000 < len(letter_of(failure_of(0), JobRedactor(job), "stage", decision, None).stack) < 6_000
+    batches = [[failure_of(200 * turn + place) for place in range(200)] for turn in range(1, ROUNDS + 1)]
     return min(per_job(200, partial(many, batch)) for batch in batches)
 
 

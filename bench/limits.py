@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from bench import ours
-from bench.apart import race
 from bench.measure import Figure
+from bench.processes import race
 from redrive import Limit, connect, stage
 
 ROUNDS = 7

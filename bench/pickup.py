@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench import limit
-from bench.apart import alone, measured
 from bench.measure import Figure, figures_of
 from bench.ours import lined
+from bench.processes import alone, measured
 from redrive import connect, stage
 
 SAMPLES_MAX = 300

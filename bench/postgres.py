@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from bench import ours_postgres as ours
-from bench.apart import Contender, measured, race
 from bench.measure import Figure, figures_of
 from bench.peers.postgres.server import Databases, served
+from bench.processes import Contender, measured, race
 
 ROUNDS = 3
 PEERS_PYTHON = Path("build/bench-peers/bin/python")

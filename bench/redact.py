@@ -33,6 +33,6 @@ def run() -> list[Figure]:
             ),
             "a stack of 4 KB": lambda: redact(f"{stack}RuntimeError: order {next(numbers)} failed"),
             "1 MB of hostile text that repeats itself": lambda: redact(hostile[:1_000_000]),
-            "1 MB of telling names, no two alike": lambda: redact(names[:1_000_000]),
+            "1 MB of names of secrets, no two alike": lambda: redact(names[:1_000_000]),
         },
     )

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from bench import ours
-from bench.apart import race
 from bench.measure import Figure, per_job
 from bench.ours import PAYLOAD, pipeline_of
+from bench.processes import race
 from redrive import connect
 
 ROUNDS = 3

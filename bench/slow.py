@@ -9,9 +9,9 @@ import itertools
 import os
 from pathlib import Path
 
-from bench.apart import race
 from bench.measure import Figure, per_job
 from bench.ours import PAYLOAD, lined
+from bench.processes import race
 from redrive import connect, stage
 
 JOBS = 20_000

@@ -22,10 +22,10 @@ from typing import NamedTuple
 import psycopg
 
 from bench import ours_postgres as ours
-from bench.apart import measured
 from bench.measure import Figure, figures_of
 from bench.ours import CONCURRENCY, PAYLOAD, pipeline_of
 from bench.peers.postgres.server import served
+from bench.processes import measured
 from redrive import connect
 
 JOBS = 1_000_000

@@ -28,7 +28,7 @@ def register(config: pytest.Config) -> None:
 
 
 def mistakes_in(mark: pytest.Mark, page: Page) -> list[str]:
-    """Say what is wrong with one `req` mark."""
+    """Return what is wrong with one `req` mark."""
     wrong: list[str] = []
     decision = mark.kwargs.get("decision")
     if not mark.args and decision is None:

@@ -81,7 +81,7 @@ def proved(ids: Iterable[str], table: Mapping[str, Sequence[Result]]) -> set[str
 
 
 def mistakes_in(page: Page, results: Iterable[Result]) -> list[str]:
-    """Say which tests name too much, or what does not exist."""
+    """Return which tests name too much, or what does not exist."""
     known = {*page.requirements, *page.decisions}
     wrong: list[str] = []
     for result in results:
@@ -113,7 +113,7 @@ def read_open(text: str) -> list[str]:
 
 
 def compare(page: Page, done: set[str], listed: Sequence[str], before: Sequence[str] | None) -> list[str]:
-    """Say where the list of open rows is wrong.
+    """Return where the list of open rows is wrong.
 
     Args:
         page: The ids there are.

@@ -38,7 +38,7 @@ class RetryConfig:
     retryable_exceptions: AbstractSet[type[Exception]]
     """Exception classes to retry, unless the failure is permanent by its HTTP status, such as a 404."""
     retryable_codes: AbstractSet[str] = frozenset()
-    """Codes and categories of the engine to retry as well: some clients have no exception class for what can heal."""
+    """Codes and categories of the engine to retry as well: some clients have no exception class for what is retryable."""
     respect_retry_after: bool = True
 
     def __post_init__(self) -> None:

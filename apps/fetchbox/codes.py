@@ -2,7 +2,8 @@
 """FetchBox's codes, as data: what each takes, whether it is retried, and its texts. The API and the worker share them.
 
 The prefix is the category: VALIDATION_ and AUTH_ are answered by the API and are fatal in a worker; HANDLER_ and SYSTEM_ are dead
-letters at once; DOWNLOAD_, UPLOAD_ and STORAGE_ are retried if the failure can heal. The page about them is checked against this.
+letters at once; DOWNLOAD_, UPLOAD_ and STORAGE_ are retried if the failure is retryable. The page about them is checked against
+this.
 """
 
 from __future__ import annotations

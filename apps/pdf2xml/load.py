@@ -82,13 +82,13 @@ def _client(url: str) -> httpx.AsyncClient:
 
 async def upload_all(url: str, cookie: str, uploads: int) -> int:
     """Upload so many different files at once; return how many were answered with a 5xx."""
-    async with _client(url) as crowd:
-        crowd.cookies.set(COOKIE, cookie)
+    async with _client(url) as client:
+        client.cookies.set(COOKIE, cookie)
 
         async def upload(number: int) -> int:
             data = sample_pdf([[f"file {number}"]])
             files = {"file": (f"{number}.pdf", data, "application/pdf")}
-            return (await crowd.post("/api/upload", data={"mapping": "text"}, files=files)).status_code
+            return (await client.post("/api/upload", data={"mapping": "text"}, files=files)).status_code
 
         os.write(1, b"ready\n")
         statuses = await asyncio.gather(*(upload(number) for number in range(uploads)))
@@ -109,13 +109,13 @@ async def _watch(url: str, uploads: int) -> Figures:
         (await visitor.get("/")).raise_for_status()
         idle = [await look() for _ in range(IDLE_REQUESTS)]
         arguments = ("-m", "apps.pdf2xml.load", str(uploads), url, visitor.cookies[COOKIE])
-        crowd = await asyncio.create_subprocess_exec(
+        uploader = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE
         )
-        if crowd.stdout is not None:
-            await crowd.stdout.readline()
+        if uploader.stdout is not None:
+            await uploader.stdout.readline()
         began_at = SYSTEM_CLOCK.monotonic()
-        ended = asyncio.create_task(crowd.wait())
+        ended = asyncio.create_task(uploader.wait())
         busy: list[float] = []
         answered_at = 0.0
         statuses = ["queued"]
@@ -163,7 +163,7 @@ def measure(folder: Path, uploads: int = UPLOADS) -> Figures:
 def main() -> None:
     """Print the figures; end with 1 when they are not within the limits. With an address and a cookie, only upload."""
     if len(sys.argv) == 4:
-        # A crowd has machines of its own: it leaves this one's processors to the service and to the visitor who measures.
+        # Real users have machines of their own: this process leaves the processors to the service and to the visitor who measures.
         os.nice(NICENESS)
         sys.exit(asyncio.run(upload_all(sys.argv[2], sys.argv[3], int(sys.argv[1]))))
     with tempfile.TemporaryDirectory(prefix="pdf2xml-load-") as folder:

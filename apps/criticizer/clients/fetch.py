@@ -177,10 +177,10 @@ def _download(address: str, settings: Settings, http: httpx.Client) -> str:
         with http.stream("GET", url, headers=_HEADERS) as answer:
             if not answer.has_redirect_location:
                 return _limited(answer, settings.timeout_seconds)
-            onward = _allowed(urljoin(str(url), answer.headers["location"]), settings)
-        if (onward.scheme, onward.netloc) != (url.scheme, url.netloc):
+            target = _allowed(urljoin(str(url), answer.headers["location"]), settings)
+        if (target.scheme, target.netloc) != (url.scheme, url.netloc):
             raise Fail(code="SOURCE_DENIED", message="the URL redirects to another host")
-        url = onward
+        url = target
     raise Fail(code="SOURCE_DENIED", message=f"the URL redirects more than {REDIRECTS_MAX} times")
 
 

@@ -49,7 +49,7 @@ ATTEMPTS: Final = 3
 
 
 def patient(retry_seconds: float = RETRY_SECONDS) -> Callable[..., Any]:
-    """Return what retries a call inside the service: three attempts with exponential backoff, if the failure can heal."""
+    """Return what retries a call inside the service: three attempts with exponential backoff, if the failure is retryable."""
     return guard(retry=RetryPolicy(ATTEMPTS, Backoff.exponential(retry_seconds, jitter=Jitter.ratio(0.2))))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The routes. Every error is a problem document (RFC 9457) with a code of FetchBox.
 
-A manifest is answered with 202 only when the manifest, the job and its tasks are durable. What can heal meanwhile is tried three
+A manifest is answered with 202 only when the manifest, the job and its tasks are durable. What is retryable is tried three
 times inside the service, then the answer is 503.
 """
 

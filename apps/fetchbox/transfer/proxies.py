@@ -18,7 +18,7 @@ import httpx
 from apps.fetchbox.settings import Pool
 
 _PROXY_STATUSES: Final = frozenset({httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT})
-"""What a proxy answers of its own accord; a 407 fails at once, as every 4xx that does not heal."""
+"""What a proxy answers of its own accord; a 407 fails at once, as every 4xx that is not retryable."""
 
 
 class ProxiesExhaustedError(Exception):

@@ -159,9 +159,9 @@ class Endpoint:
             self.at_gate.release()
             await asyncio.to_thread(self.gate.wait)
         text = msgspec.json.encode(content)
-        told = f"Retry-After: {math.ceil(wait)}\r\n" if wait else ""
+        delay = f"Retry-After: {math.ceil(wait)}\r\n" if wait else ""
         writer.write(
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n{told}"
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n{delay}"
             f"Content-Length: {len(text)}\r\n\r\n".encode()
             + text
         )

@@ -3,7 +3,7 @@
 
 A child that takes too long is killed; one that dies is replaced. Either way its file is refused, because the same file would do the
 same again, and the files of others are not affected. A child that cannot start, or that the system kills for want of memory, is
-the gateway's own trouble: its file may be sent again.
+a failure of the gateway itself: its file may be sent again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _LostError(Exception):
 
 _SLOW: Final = Answer(status=422, message="The PDF takes too long to convert.")
 _BAD: Final = Answer(status=422, message="The PDF cannot be converted.")
-_TROUBLE: Final = Answer(status=503)
+_UNAVAILABLE: Final = Answer(status=503)
 
 
 class Converter:
@@ -92,7 +92,7 @@ class _Child:
                 sys.executable, *command, stdin=pipe, stdout=pipe, cwd=_ROOT
             )
         except OSError as error:
-            raise _LostError(_TROUBLE) from error
+            raise _LostError(_UNAVAILABLE) from error
         return cls(process)
 
     async def end(self) -> None:
@@ -105,9 +105,9 @@ class _Child:
             async with asyncio.timeout(START_SECONDS):
                 line = await self._exchange(b"")
         except TimeoutError as error:
-            raise _LostError(_TROUBLE) from error
+            raise _LostError(_UNAVAILABLE) from error
         if line != READY:
-            raise _LostError(_TROUBLE)
+            raise _LostError(_UNAVAILABLE)
 
     async def ask(self, order: Order, seconds: float) -> Answer:
         self.count += 1
@@ -117,7 +117,7 @@ class _Child:
                 if not line:
                     # Whoever asks a child does not kill it, so the system did.
                     is_killed = await self._process.wait() == -signal.SIGKILL
-                    raise _LostError(_TROUBLE if is_killed else _BAD)
+                    raise _LostError(_UNAVAILABLE if is_killed else _BAD)
         except TimeoutError as error:
             raise _LostError(_SLOW) from error
         return msgspec.json.decode(line, type=Answer)

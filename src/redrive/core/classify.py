@@ -174,9 +174,9 @@ class _Classification(Struct, frozen=True):
         verdict = Verdict(code=code)
         failure = self._failure(signal, signal, verdict, f"the stage asked for it: {type(signal).__name__}")
         name = signal.code if isinstance(signal, Fail) else failure.code
-        can_heal = kind in {SignalKind.RETRY, SignalKind.SNOOZE}
+        is_retryable = kind in {SignalKind.RETRY, SignalKind.SNOOZE}
         return replace(
-            failure, signal=kind, code=name, retryable=can_heal, is_reachability=False, retry_after=delay
+            failure, signal=kind, code=name, retryable=is_retryable, is_reachability=False, retry_after=delay
         )
 
     def _failure(self, exc: BaseException, known: BaseException, verdict: Verdict, rule: str) -> Failure:

@@ -25,11 +25,11 @@ from redrive.core.taxonomy import BREAKER_OPEN
 class Reason(StrEnum):
     """Why a run ended as it did; stable, stored with the attempt."""
 
-    RETRYABLE = "retryable"  # it can heal, or retry_on allows it, and attempts are left
+    RETRYABLE = "retryable"  # its code is retryable, or retry_on allows it, and attempts are left
     RETRY_AFTER = "retry_after"  # as above, and the dependency asked for the delay
     ASKED = "asked"  # the stage asked for it by a signal
     BREAKER = "breaker"  # the dependency is down; the attempt is not to blame
-    PERMANENT = "permanent"  # it cannot heal, or retry_on does not allow it
+    PERMANENT = "permanent"  # its code is not retryable, or retry_on does not allow it
     GIVEN_UP = "given_up"  # the policy's give_up_on names it
     EXHAUSTED = "exhausted"  # max_attempts is spent
     CODE_EXHAUSTED = "code_exhausted"  # this code's own limit is spent

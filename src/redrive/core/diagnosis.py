@@ -17,7 +17,7 @@ from redrive.core.taxonomy import CODES
 class Diagnosis(StrEnum):
     """What is wrong, and so what has to be fixed."""
 
-    TRANSIENT = "transient"  # it heals by itself: replay when the dependency works again
+    TRANSIENT = "transient"  # it passes by itself: replay when the dependency works again
     DATA = "data"  # the payload is wrong: edit it, or discard the letter
     AUTH_CONFIG = "auth_config"  # credentials, permissions or settings: correct them, then replay
     CODE_DEFECT = "code_defect"  # the program is wrong: fix and deploy it, then replay
@@ -66,7 +66,7 @@ def remediation_hint(code: str, category: str) -> str:
     return _HINTS[suggested_diagnosis(category)] if known is None else known.hint
 
 
-def can_heal(code: str) -> bool | None:
+def is_retryable(code: str) -> bool | None:
     """Return whether the taxonomy calls this code retryable; None when it depends, or the code is an application's own."""
     known = CODES.get(code)
     if known is None or known.retryable is Retryable.IF_IDEMPOTENT:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a provider's error body: its name for the failure, the delay it asks for, and its id for the request.
 
-A status alone is often wrong: a 429 may be a spent quota that no waiting heals, a 403 may be a rate limit, a 400 may be a
+A status alone is often wrong: a 429 may be a spent quota, which no retry changes, a 403 may be a rate limit, a 400 may be a
 timeout. `read_body` finds the error name in the usual shapes of JSON error bodies, and one table maps the names of all providers
 to canonical codes. A name that means different things to different providers is not in it: `authentication_required` is about a
 card for Stripe (whose `card_error` shows it) and about a missing credential for others (whose 401 shows it).
@@ -27,7 +27,7 @@ BODY_MAX: Final = 262_144
 
 _CACHE_MAX: Final = 1024
 _DAILY: Final = "perday"
-"""Google names its limits by their window: `GenerateRequestsPerDayPerProjectPerModel`. A spent day does not heal in minutes."""
+"""Google names its limits by their window: `GenerateRequestsPerDayPerProjectPerModel`. A spent day takes hours to refill."""
 _DETAILS_MAX: Final = 32
 _NAME_MAX: Final = 200
 _XML_CODE: Final = re.compile(rb"<Code>([A-Za-z0-9.]{1,100})</Code>")

@@ -127,6 +127,10 @@ UNTIDY: list[tuple[Check, str, str, str]] = [
     (language.private_words, CORE, 'f"""One line,\nthen it goes on."""', "'go on': use continue"),
     (language.private_words, CORE, 'def f():\n    """Say how long."""', "'say'"),
     (language.private_words, CORE, "def near(): ...", "'near': use suggest"),
+    (language.private_words, CORE, "# it heals by itself", "'heal': use retryable"),
+    (language.private_words, CORE, "log('the fix cured it')", "'cure': use fix"),
+    (language.private_words, CORE, "# retried all the same", "'all the same': use anyway"),
+    (language.private_words, CORE, "log('restore takes that back')", "'take back': use undo"),
     (
         words.error_codes,
         "src/redrive/errors/root.py",
@@ -176,6 +180,7 @@ TIDY: list[tuple[Check, str, str]] = [
     ),
     (language.private_words, CORE, "timestamp = 'between'  # what the rules say goes first"),
     (language.private_words, CORE, "near = 1  # names that are near"),
+    (language.private_words, CORE, "x = 1  # health is secure, an accurate curve"),
     (words.unowned_todos, CORE, "# TODO(ada): say when\ns = 'TODO'"),
     (reasons, CORE, "x = 1  # noqa: BLE001 - a plug-in may raise anything"),
     (reasons, CORE, "x = 1  # type: ignore[arg-type] - the stub is wrong here"),
@@ -297,8 +302,9 @@ def test_a_statement_that_stands_twice_is_found_and_that_of_another_dialect_is_n
 def test_the_list_of_private_words_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(language, "sources", lambda folder: [Source(CORE, "twin = 1")])
+    monkeypatch.setattr(language, "sources", lambda *folders: [Source(CORE, "twin = 1")])
     monkeypatch.setattr(language, "statements", list)
+    monkeypatch.setattr(language, "pages_of_applications", list)
 
     assert language.main(["twin"]) == 1
     assert capsys.readouterr().out == f"{CORE}:1: 'twin': use duplicate\n    1 twin\n"

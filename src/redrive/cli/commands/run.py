@@ -141,7 +141,7 @@ def resume(
             # It was not started here: its workers continue it.
             print_facts(_facts_of(rd.runs.resume(run, actor=present_user())), output)
             return
-        # A run that has read its file to the end does not need it; one that is given is compared all the same.
+        # A run that has read its file to the end does not need it; one that is given is compared anyway.
         where, source = target or options.target, items or (None if is_fed else options.source)
         for field, given in (("--target", where), ("--items", "" if is_fed else source)):
             if given is None:

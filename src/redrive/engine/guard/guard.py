@@ -294,7 +294,7 @@ def _is_async(fn: object) -> bool:
         raise ConfigurationError(
             field="guard",
             value=fn,
-            rule="cannot guard a generator function, because values that it has yielded cannot be taken back",
+            rule="cannot guard a generator function, because values that it has yielded cannot be withdrawn",
             fix="Guard the calls inside it.",
         )
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)

@@ -341,7 +341,7 @@ class Worker:
         try:
             answer = await self._ask_until_answered(commit, asked)
         except asyncio.CancelledError:
-            # For the last commit of `_sign_off`. What was taken all the same counts as done when it is sent again.
+            # For the last commit of `_sign_off`. What was taken anyway counts as done when it is sent again.
             self._journal.put_back(batch)
             raise
         if answer is None:
@@ -444,7 +444,7 @@ class Worker:
                 now = self._runtime.clock.monotonic()
                 failed_at = now if failed_at is None else failed_at
                 if self._stops and now - max(failed_at, self._stopped_at) >= GRACE_SECONDS:
-                    # Nothing can be stored: a worker that was stopped ends all the same, as by a second signal.
+                    # Nothing can be stored: a worker that was stopped ends anyway, as by a second signal.
                     self._stops_by["store"] = self._stops = max(2, self._stops)
                     self._wake.set()
                 await self._runtime.clock.asleep(RESEND_SECONDS)

@@ -16,7 +16,7 @@ import msgspec
 
 from redrive.core.decide import DeadLetter, NoDecision, Reason, Recorded, RetryAt, RetryOnRule
 from redrive.core.decision_text import retry_on_text, sentence_of
-from redrive.core.diagnosis import can_heal
+from redrive.core.diagnosis import is_retryable
 from redrive.core.taxonomy import CODES
 from redrive.core.units import format_duration
 from redrive.ops.jobs.facts import Attempt
@@ -231,7 +231,7 @@ def _why(code: str, decision: Recorded) -> str:
     if rule is not None and reason in _AFTER_RULE:
         return f"{retry_on_text(rule, code)}{_AFTER_RULE[reason]}"
     # Codes of an application's own, and those that only an idempotent stage retries, may be retryable.
-    if reason == Reason.PERMANENT and can_heal(code) is False:
+    if reason == Reason.PERMANENT and is_retryable(code) is False:
         return "a retry cannot succeed"
     return _REASONS.get(reason, str(reason))
 

@@ -26,7 +26,7 @@ from redrive.store.records import Child, JobId, LaneId, Settlement
 _BEGIN: Final = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path TO DEFAULT; SET LOCAL lock_timeout TO DEFAULT;"
     " SET LOCAL jit TO DEFAULT;"
-    # A stage may think for long. A machine that is gone is noticed by the server all the same.
+    # A stage may be idle for long. The server still notices a machine that is gone.
     " SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL tcp_keepalives_idle = 10;"
     " SET LOCAL tcp_keepalives_interval = 5; SET LOCAL tcp_keepalives_count = 4; SET LOCAL redrive.stage = 'runs'"
 )

@@ -146,8 +146,8 @@ SELECT last_failure_at, id FROM dead_letters WHERE assignee = $1::text {floor};
 SELECT last_failure_at, id FROM dead_letters WHERE is_escalated = 1 AND $1::integer = 1 {floor};
 
 -- part: page
--- The letters of a filter before the position ($15, $16) down to ($17, $18); positions stand for $7 and $8, whose types must be known
--- all the same.
+-- The letters of a filter before the position ($15, $16) down to ($17, $18); positions stand for $7 and $8, whose types must still
+-- be known.
 {letter_filter} AND (letter.last_failure_at, letter.id) < ($15::double precision, $16::bigint)
     AND (letter.last_failure_at, letter.id) >= ($17::double precision, $18::bigint)
     AND (true OR $7::double precision < $8::double precision)

@@ -46,8 +46,8 @@ def another_failure(of: ClaimedJob) -> Settlement:
     return build.burial(of, letter=other)
 
 
-def curable_failure(of: ClaimedJob) -> Settlement:
-    """Return the settlement of a job that is given up for the same reason as before, which can heal."""
+def retryable_failure(of: ClaimedJob) -> Settlement:
+    """Return the settlement of a job that is given up for the same reason as before, which is retryable."""
     return build.burial(of, letter=msgspec.structs.replace(build.LETTER, is_retryable=True))
 
 
@@ -138,7 +138,7 @@ class RoundTests(Scene):
             (build.cancellation, [("resolved", "cancelled", 0, None)]),
             (build.burial, [("returned", "same", 0, None), ("open", None, 1, 1)]),
             (another_failure, [("returned", "other", 0, None), ("open", None, 0, 1)]),
-            (curable_failure, [("returned", "same", 0, None), ("open", None, 0, 1)]),
+            (retryable_failure, [("returned", "same", 0, None), ("open", None, 0, 1)]),
         ],
     )
     def test_the_end_of_a_job_closes_its_letter_and_a_failure_opens_a_new_one(

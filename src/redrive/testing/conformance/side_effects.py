@@ -81,7 +81,7 @@ class SideEffectTests(Scene):
         agree(build.statuses(store), {"complete": 1, "queued": 1})
 
     def test_a_child_whose_key_is_taken_is_a_duplicate(self, store: Store) -> None:
-        """It is not made, and its parent is settled all the same."""
+        """It is not made, and its parent is settled anyway."""
         one = build.taken(store)
         store.submit([build.new(one.lane, key="a")], NOW)
 

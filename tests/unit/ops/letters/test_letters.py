@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from redrive import ConfigurationError, Pipeline, Redrive, stage
-from redrive.core.diagnosis import Diagnosis, can_heal, remediation_hint, suggested_diagnosis
+from redrive.core.diagnosis import Diagnosis, is_retryable, remediation_hint, suggested_diagnosis
 from redrive.core.failure import Category
 from redrive.core.taxonomy import CODES
 from redrive.engine.replay.filter import LetterFilter
@@ -444,7 +444,7 @@ def test_every_category_and_code_has_a_diagnosis_and_a_hint() -> None:
     assert suggested_diagnosis("never heard of") is Diagnosis.CODE_DEFECT
     assert all(remediation_hint(code.name, code.category) == code.hint for code in CODES.values())
     assert "Correct the payload" in remediation_hint("OWN_CODE", "validation")
-    assert [can_heal(code) for code in ("NETWORK_ERROR", "BUG_CODE", "CONFLICT", "OWN_CODE")] == [
+    assert [is_retryable(code) for code in ("NETWORK_ERROR", "BUG_CODE", "CONFLICT", "OWN_CODE")] == [
         True,
         False,
         None,
