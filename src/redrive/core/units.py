@@ -25,6 +25,11 @@ def instant(at: object) -> datetime:
     return datetime.fromtimestamp(min(cast("float", at), LATEST), UTC)
 
 
+def iso_text(at: object) -> str:
+    """Return seconds since the epoch as an instant that may be typed: `2026-01-02T03:04:05Z`, with the fraction if there is one."""
+    return instant(at).isoformat().removesuffix("+00:00") + "Z"
+
+
 def parse_duration(text: str) -> float | None:
     """Return `90s`, `15m`, `1.5h`, `30d` or `2w` in seconds; None for anything else, also for a number without a unit."""
     found = _DURATION.fullmatch(text.strip().lower())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.core.units import format_duration, format_size, parse_duration, plural
+from redrive.core.units import format_duration, format_size, iso_text, parse_duration, plural
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,10 @@ def test_a_duration_is_shown_in_the_largest_unit_that_fits(seconds: float, text:
 )
 def test_a_size_is_shown_in_the_largest_unit_that_fits(count: float, text: str) -> None:
     assert format_size(count) == text
+
+
+def test_an_instant_is_written_as_it_may_be_typed() -> None:
+    assert [iso_text(at) for at in (0.0, 0.5)] == ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00.500000Z"]
 
 
 def test_a_count_agrees_with_its_noun() -> None:

@@ -7,7 +7,6 @@ pipeline does the rest (`engine/replay`). Every act adds its line to the operato
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,7 +15,6 @@ import msgspec
 from redrive.core.arguments import stored
 from redrive.core.replay import Counts, Plan
 from redrive.core.stop_reason import OperatorStop, encode_stop_reason
-from redrive.core.units import instant
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.replay.driver import unmark
 from redrive.engine.replay.filter import LetterFilter
@@ -24,6 +22,7 @@ from redrive.engine.replay.record import Replay, ReplayOptions, counts_of, repla
 from redrive.engine.runtime import CURRENT
 from redrive.errors import EvidenceMissingError, ReplayNotFoundError, ReplayRefusedError
 from redrive.ops.audit import Actor, Subject, kept_change, safe_text
+from redrive.ops.letters.filter import filter_options
 from redrive.ops.letters.freeze import id_steps
 from redrive.ops.letters.job_values import LETTERS_MAX, values_of_letters, values_of_replay
 from redrive.ops.letters.preview import ReplayPreview, preview_replay
@@ -196,28 +195,15 @@ def _before_first(store: Store, which: LetterFilter) -> int:
 
 
 def _lacking(which: LetterFilter, found: ReplayPreview) -> EvidenceMissingError:
-    where = _options_of(which) or f"--pipeline {found.pipeline}"
-    others = "" if which.ids is not None else "; or replay only those that have it, with --state ready"
+    where = filter_options(which) or f"--pipeline {found.pipeline}"
+    # A triage moves letters out of the state that the filter names, so one command records both.
+    record = f'redrive dlq remediate {where} --diagnosis ... --evidence "..." --safe'
+    is_among_ready = which.ids is None and which.state is None
+    others = "; or replay only those that have it, with --state ready" if is_among_ready else ""
     return EvidenceMissingError(
         subject=f"replay of {found.pipeline}",
         problem=f"{found.lacking} of {found.letters} letters have no evidence that their cause is fixed",
-        fix=f'Record it: redrive dlq triage {where} --diagnosis ..., then redrive dlq remediate {where} --evidence "..." --safe'
-        f"{others}.",
-    )
-
-
-def _options_of(which: LetterFilter) -> str:
-    """Return a filter as command line options; not broader than it is, because somebody will vouch for all of it."""
-    if which.ids is not None:
-        return " ".join(str(each) for each in which.ids)
-    given = msgspec.structs.asdict(which)
-    named = ("group", "pipeline", "stage", "code", "category", "owner", "key", "assignee")
-    options = [f"--{name} {shlex.quote(str(given[name]))}" for name in named if given[name] is not None]
-    options += ["--escalated"] if which.escalated else []
-    times = {"since": which.since, "until": which.until}
-    return " ".join(
-        options
-        + [f"--{name} {instant(at):%Y-%m-%dT%H:%M:%SZ}" for name, at in times.items() if at is not None]
+        fix=f"Record it: {record}{others}.",
     )
 
 

@@ -147,13 +147,15 @@ def test_an_act_leaves_alone_what_came_into_the_state_after_it_was_chosen(shop: 
 @pytest.mark.parametrize(
     ("which", "where"),
     [
-        (LetterFilter(ids=(2,)), "triage 2 --diagnosis"),
+        (LetterFilter(ids=(2,)), "remediate 2 --diagnosis"),
+        (LetterFilter(ids=(2, 3)), "remediate LETTER --diagnosis"),
         (
             LetterFilter(code="AUTH_DENIED", stage="pay it"),
-            "triage --stage 'pay it' --code AUTH_DENIED --diagnosis",
+            "remediate --stage 'pay it' --code AUTH_DENIED --diagnosis",
         ),
-        (LetterFilter(since=0.0), "triage --since 1970-01-01T00:00:00Z --diagnosis"),
-        (LetterFilter(), "triage --pipeline shop --diagnosis"),
+        (LetterFilter(run=3, state="open"), "remediate --state open --run 3 --diagnosis"),
+        (LetterFilter(since=0.0), "remediate --since 1970-01-01T00:00:00Z --diagnosis"),
+        (LetterFilter(), "remediate --pipeline shop --diagnosis"),
     ],
 )
 def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: LetterFilter, where: str) -> None:
@@ -169,4 +171,4 @@ def test_whoever_has_to_vouch_for_letters_is_asked_about_no_others(which: Letter
 
     hint = str(replays._lacking(which, found).hint)
     assert where in hint
-    assert ("--state ready" in hint) is (which.ids is None)
+    assert ("--state ready" in hint) is (which.ids is None and which.state is None)
