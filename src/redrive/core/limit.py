@@ -84,7 +84,10 @@ class Limit:
 
 
 def parse_rate(field: str, given: object) -> float:
-    """Return a rate as a number per second: "500/min", "10/s", "2000/hour", "1000000/day", or a number."""
+    """Return a rate as a number per second: "500/min", "10/s", "2000/hour", "1000000/day", or a number.
+
+    A text without a unit is refused as ambiguous.
+    """
     found = _RATE.fullmatch(given.strip().lower()) if isinstance(given, str) else None
     if found is not None:
         unit = RATE_UNITS.get(found["unit"])
@@ -92,11 +95,12 @@ def parse_rate(field: str, given: object) -> float:
     else:
         rate = number(given)
     if rate is None or not 0 < rate <= RATE_MAX:
+        or_number = "" if isinstance(given, str) else ", or a number per second"
         raise ConfigurationError(
             field=field,
             value=given,
-            rule=f'must be a rate such as "500/min", or a number per second, above 0 and at most {RATE_MAX:g} per second',
-            fix="Units are s, min, hour and day.",
+            rule=f'must be a rate such as "500/min"{or_number}, above 0 and at most {RATE_MAX:g} per second',
+            fix="Give its unit: s, min, hour or day.",
         )
     return rate
 

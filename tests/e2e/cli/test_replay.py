@@ -188,7 +188,8 @@ def test_a_replay_is_paused_resumed_and_cancelled(shell: Shell) -> None:
 def test_a_replay_with_wrong_options_is_refused(shell: Shell) -> None:
     prepared(shell, "samples", 1)
     wrong = {
-        ("--pipeline", "samples", "--rate", "10"): "--rate must be a rate with a unit, got '10'",
+        ("--pipeline", "samples", "--rate", "10"): "Give its unit: s, min, hour or day.",
+        ("--pipeline", "samples", "--rate", "0/s"): '--rate must be a rate such as "500/min", above 0',
         ("--pipeline", "samples", "--canary", "5,1"): "--canary must rise, from 1 or more, got '5,1'",
         ("--pipeline", "samples", "--canary", "0,1"): "--canary must rise",
         ("--pipeline", "samples", "--canary", "1,x"): "whole numbers",

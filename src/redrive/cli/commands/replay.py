@@ -15,10 +15,10 @@ import typer
 from redrive.cli.input.action import Action, confirmed_action, immediate_action, option_group
 from redrive.cli.input.letters import LetterChoice, letter_choice
 from redrive.cli.input.options import Database, FromStart, Limit, OfPipeline, Output, open_database
-from redrive.cli.input.times import rate as parse_rate
 from redrive.cli.output.replay import exit_code, facts_of, print_report
 from redrive.cli.output.replay import follow as follow_replay
 from redrive.cli.output.tables import print_message, print_rows
+from redrive.core.limit import parse_rate
 from redrive.core.replay import CANARY, plan_of
 from redrive.core.units import plural
 from redrive.errors import ConfigurationError
@@ -63,7 +63,8 @@ def start(
     action: Action,
 ) -> None:
     """Replay the letters that match now, and no later ones: from the stage that failed, the canaries first."""
-    plan = plan_of(_canary(canary), parse_rate("--rate", rate), from_start=from_start)
+    per_second = None if rate is None else parse_rate("--rate", rate)
+    plan = plan_of(_canary(canary), per_second, from_start=from_start)
     with action.database() as rd:
         which = choice.filter(rd.store)
         found = preview_replay(rd.store, which)

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations, instants and rates as they are typed. What cannot be read is refused, with examples."""
+"""Durations and instants as they are typed. What cannot be read is refused, with examples."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
 
-from redrive.core.limit import RATE_UNITS
 from redrive.core.units import instant, parse_duration
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
-
-INFINITE: Final = float("inf")
 
 
 def duration(option: str, text: str) -> float:
@@ -55,30 +51,6 @@ def past_instant(option: str, text: str | None) -> float | None:
             fix="A time ago (30m, 2h, 7d) or an instant in UTC (2026-01-02, 2026-01-02T03:04).",
         )
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
-
-
-def rate(option: str, text: str | None) -> float | None:
-    """Return `10/s`, `600/min` or `5000/hour` per second; None for None. A number without a unit is refused as ambiguous."""
-    if text is None:
-        return None
-    count, _, unit = text.strip().partition("/")
-    try:
-        per_second = float(count) / RATE_UNITS[unit.strip().lower()]
-    except (KeyError, ValueError) as error:
-        raise ConfigurationError(
-            field=option,
-            value=text,
-            rule="must be a rate with a unit",
-            fix="10/s, 600/min or 5000/hour, for example.",
-        ) from error
-    if not 0 < per_second < INFINITE:
-        raise ConfigurationError(
-            field=option,
-            value=text,
-            rule="must be greater than 0 and finite",
-            fix="Leave it out for no limit; to release nothing for a while, use redrive replay pause.",
-        )
-    return per_second
 
 
 def _iso(text: str) -> datetime | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durations, instants and rates as they are typed."""
+"""Durations and instants as they are typed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from redrive.cli.input.times import duration, future_instant, past_instant, rate
+from redrive.cli.input.times import duration, future_instant, past_instant
 from redrive.errors import ConfigurationError
 from redrive.testing import VirtualClock
 
@@ -34,33 +34,12 @@ def test_a_future_instant_has_its_time_zone_or_is_relative(clock: VirtualClock) 
     assert future_instant("--run-at", "2026-03-01T07:00:00Z") == datetime(2026, 3, 1, 7, tzinfo=UTC)
 
 
-def test_a_rate_is_per_second() -> None:
-    typed = ("10/s", "600/min", "7200 / H", "7200/hour", "86400/day", None)
-    assert [rate("--rate", text) for text in typed] == [10.0, 10.0, 2.0, 2.0, 1.0, None]
-
-
 @pytest.mark.parametrize("text", ["", "30", "1.5", "2x", "-2h", "h", "tomorrow", "2026-13-01", "9999999999h"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="must be a time"):
         past_instant("--since", text)
     with pytest.raises(ConfigurationError, match="must be a duration"):
         duration("--complete", text)
-
-
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("10", "with a unit"),
-        ("ten/s", "with a unit"),
-        ("10/fortnight", "with a unit"),
-        ("0/s", "greater than 0"),
-        ("inf/s", "and finite"),
-        ("nan/s", "and finite"),
-    ],
-)
-def test_what_is_no_rate_is_refused(text: str, rule: str) -> None:
-    with pytest.raises(ConfigurationError, match=rule):
-        rate("--rate", text)
 
 
 @pytest.mark.parametrize("text", ["soon", "2026-03-01T08:00:00", "+soon"])
