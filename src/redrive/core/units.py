@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times, durations, sizes and counts as people read and type them: the only place that formats or parses them."""
+"""Instants, durations, sizes and counts as people read and type them.
+
+Rates are in `core.limit`; a table shows an instant in its own way, with how long ago it was (`cli.output.tables`).
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,11 @@ def instant(at: object) -> datetime:
 def iso_text(at: object) -> str:
     """Return seconds since the epoch as an instant that may be typed: `2026-01-02T03:04:05Z`, with the fraction if there is one."""
     return instant(at).isoformat().removesuffix("+00:00") + "Z"
+
+
+def utc_text(at: datetime) -> str:
+    """Return an instant in UTC as it stands in a sentence: `2026-01-02 03:04:05 UTC`."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def parse_duration(text: str) -> float | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
+from redrive.core.units import instant
 from redrive.engine.clock import SYSTEM_CHANCE, SYSTEM_CLOCK, Chance, Clock
 from redrive.engine.guard.breakers import Breakers
 
@@ -26,7 +27,7 @@ class Runtime:
 
     def as_instant(self, monotonic: float) -> datetime:
         """Return a point on the monotonic clock as an aware UTC instant."""
-        return datetime.fromtimestamp(self.clock.wall() + monotonic - self.clock.monotonic(), UTC)
+        return instant(self.clock.wall() + monotonic - self.clock.monotonic())
 
 
 SYSTEM: Final = Runtime(SYSTEM_CLOCK, SYSTEM_CHANCE, Breakers(SYSTEM_CLOCK))

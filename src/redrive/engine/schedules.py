@@ -8,12 +8,13 @@ with any number of workers. All ticks that passed while no worker ran create one
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
+from redrive.core.units import instant
 from redrive.engine.clock import Clock
 from redrive.engine.outage import repeat
 from redrive.engine.replay.rules import recorded
@@ -80,7 +81,7 @@ class Ticker:
             except ConfigurationError as error:
                 logger.warning("schedule %s skipped: %s", due.name, error)
                 continue
-            key = f"{due.name}@{datetime.fromtimestamp(due.next_at, UTC).isoformat()}"
+            key = f"{due.name}@{instant(due.next_at).isoformat()}"
             advance = run_sql.tick(next_at=following, now=due.next_at, name=due.name, due_at=due.next_at)
             job = run_sql.submit_tick(
                 lane=self._entry(due),

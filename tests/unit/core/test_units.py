@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.core.units import format_duration, format_size, iso_text, parse_duration, plural
+from redrive.core.units import (
+    format_duration,
+    format_size,
+    instant,
+    iso_text,
+    parse_duration,
+    plural,
+    utc_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +65,10 @@ def test_a_size_is_shown_in_the_largest_unit_that_fits(count: float, text: str) 
 
 def test_an_instant_is_written_as_it_may_be_typed() -> None:
     assert [iso_text(at) for at in (0.0, 0.5)] == ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00.500000Z"]
+
+
+def test_an_instant_in_a_sentence_has_its_zone() -> None:
+    assert utc_text(instant(1.5)) == "1970-01-01 00:00:01 UTC"
 
 
 def test_a_count_agrees_with_its_noun() -> None:

@@ -20,7 +20,7 @@ from redrive.cli.input.targets import import_function, import_pipeline
 from redrive.cli.output.errors import FAILED
 from redrive.cli.output.tables import console, print_json, print_message
 from redrive.client.connection import Redrive
-from redrive.core.units import plural
+from redrive.core.units import plural, utc_text
 from redrive.ops.letters.bulk_edit import BulkEdit, edit_many
 from redrive.ops.letters.details import edit_history
 from redrive.ops.letters.edit import Change, commit, read_letter_value, value_for_edit
@@ -153,7 +153,7 @@ def edits(letter_id: LetterId, *, database_url: Database = None, output: Output 
         console().print(f"the {part} before the first edit:\n{value}", soft_wrap=True)
     for number, each in enumerate(history.edits, 1):
         where = f"edit {number:,} of {len(history.edits):,}: {each.part}"
-        console().print(f"{where}, by {each.actor} at {each.at:%Y-%m-%d %H:%M:%S} UTC", soft_wrap=True)
+        console().print(f"{where}, by {each.actor} at {utc_text(each.at)}", soft_wrap=True)
         _print_diff(each.diff or "(its values were erased)", is_table=True)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Final, cast
 
 import msgspec
 
 from redrive.cli.output.terminal import escaped, escaped_json
+from redrive.core.units import instant
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.pipeline.pipeline import Pipeline
 
@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
         members: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": instant(record.created).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": storable(record.getMessage()),

@@ -16,6 +16,7 @@ from typing import Final, Literal
 from redrive.core.decide import Decision, Reason
 from redrive.core.decision_text import sentence_of
 from redrive.core.failure import Failure
+from redrive.core.units import plural
 from redrive.engine.error_text import error_text, redacted
 
 logger = logging.getLogger("redrive.guard")
@@ -100,7 +101,7 @@ class CallHistory:
     def attach(self, exc: BaseException, attempt: int, now: float, decision: Decision) -> None:
         """Attach the history to the exception that the caller gets; a failure here never replaces the exception."""
         start = f"redrive gave up on {self._name} after "
-        tries = f"{attempt} attempt" + ("" if attempt == 1 else "s")
+        tries = plural(attempt, "attempt")
         sentence = sentence_of(decision)
         note = f"{start}{tries}: {sentence}"
         if self._count > 1:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final, cast
 
 from redrive.core.batch import evidence_of_call
@@ -18,6 +17,7 @@ from redrive.core.breaker import Breaker, Evidence
 from redrive.core.breaker_state import opens_at
 from redrive.core.decide import BreakerStatus
 from redrive.core.signals import Finish, Signal
+from redrive.core.units import instant
 from redrive.engine.classifier import Classifier
 from redrive.engine.limits.limits import SharedLimits
 from redrive.engine.observers import Observers
@@ -91,7 +91,7 @@ class Runner:
             attempt=job.attempt,
             round=job.round,
             restarts=job.restarts,
-            deadline=None if timeout is None else datetime.fromtimestamp(now + timeout, UTC),
+            deadline=None if timeout is None else instant(now + timeout),
             is_cancelled=bool(job.cancel_asked),
             limits=lane.limit_names,
             about=job.about,
@@ -110,7 +110,7 @@ class Runner:
         if breaker is None or self._breakers.standing(breaker).is_closed or self.probes.is_probe(job.id):
             return None
         opens = opens_at(breaker, self._breakers.standing(breaker).state)
-        retry_at = None if opens is None else datetime.fromtimestamp(max(opens, self._now()), UTC)
+        retry_at = None if opens is None else instant(max(opens, self._now()))
         return BreakerOpenError(breaker=breaker.name, retry_at=retry_at, reason="it is not closed")
 
     def run_sync(self, dispatch: Dispatch) -> bytes | Exception:

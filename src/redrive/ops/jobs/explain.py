@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final, cast
 
 import msgspec
@@ -18,7 +17,7 @@ from redrive.core.decide import DeadLetter, NoDecision, Reason, Recorded, RetryA
 from redrive.core.decision_text import retry_on_text, sentence_of
 from redrive.core.diagnosis import is_retryable
 from redrive.core.taxonomy import CODES
-from redrive.core.units import format_duration
+from redrive.core.units import format_duration, utc_text
 from redrive.ops.jobs.facts import Attempt
 from redrive.ops.jobs.inspect import JobDetails, details_of
 from redrive.ops.jobs.next_steps import Hints, next_steps
@@ -139,19 +138,15 @@ def _origin(details: JobDetails, categories: dict[str, str]) -> list[str]:
     origin = details.origin
     if origin is None:
         return []
-    lines = [f"It was imported at {_utc(origin.imported_at)} by {origin.actor} {place_there(origin)}."]
+    lines = [f"It was imported at {utc_text(origin.imported_at)} by {origin.actor} {place_there(origin)}."]
     lines += [
-        f"It failed there at {_utc(letter.last_failure_at)} with {letter.code}: {as_sentence(letter.message)}"
+        f"It failed there at {utc_text(letter.last_failure_at)} with {letter.code}: {as_sentence(letter.message)}"
         for letter in details.letters[:1]
     ]
     for made in origin.attempts:
         decided = _decided(made, decision_of(made))
         lines.append(f"There: {_joined(_happened(made), _classified(made, categories), decided)}")
     return lines
-
-
-def _utc(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _explained(attempt: Attempt, categories: dict[str, str], stages: Sequence[str]) -> ExplainedAttempt:

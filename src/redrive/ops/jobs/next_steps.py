@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import cache, partial
 
 from redrive.core.diagnosis import remediation_hint, suggested_diagnosis
+from redrive.core.units import utc_text
 from redrive.engine.replay.rules import recorded
 from redrive.store.reader import Reader
 from redrive.store.statements.jobs import JobFacts
@@ -95,7 +96,7 @@ def steps_for_letter(letter: DeadLetter, hint: str | None = None) -> list[str]:
 
 def gone_for_good(erased_at: datetime) -> str:
     """Return that a job cannot be replayed because its values were erased, and what to do instead."""
-    erased = f"its values were erased at {erased_at:%Y-%m-%d %H:%M:%S} UTC"
+    erased = f"its values were erased at {utc_text(erased_at)}"
     return f"It can never be replayed: {erased}. Submit it anew if it is still wanted."
 
 
@@ -118,7 +119,7 @@ def _of_failed(facts: JobFacts, letter: DeadLetter, hint: str | None, *, came_em
 
 def _of_queued(facts: JobFacts, limited_by: Sequence[str]) -> list[str]:
     why = _WAITS.get(facts.waiting, f"It waits ({facts.waiting})")
-    steps = [f"{why}; it is due at {facts.run_at:%Y-%m-%d %H:%M:%S} UTC."]
+    steps = [f"{why}; it is due at {utc_text(facts.run_at)}."]
     if facts.waiting == "hold":
         steps.append("See what holds it: redrive breaker list")
     if limited_by:

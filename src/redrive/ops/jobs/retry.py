@@ -14,6 +14,7 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from redrive.core.lifecycle import JobState, LetterState
+from redrive.core.units import utc_text
 from redrive.engine.pipeline.pipeline import Pipeline
 from redrive.engine.replay.release import (
     Batch,
@@ -174,7 +175,7 @@ def _check_not_gone(store: Store, facts: JobFacts, letter: int) -> None:
         return
     raise _refused(
         facts.id,
-        f"its values were erased at {facts.erased_at:%Y-%m-%d %H:%M:%S} UTC, and cannot be brought back",
+        f"its values were erased at {utc_text(facts.erased_at)}, and cannot be brought back",
         f"Submit it anew if it is still wanted; redrive dlq discard {letter} closes its dead letter.",
     )
 

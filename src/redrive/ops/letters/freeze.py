@@ -18,7 +18,7 @@ import msgspec
 
 from redrive.core.arguments import one_of
 from redrive.core.taxonomy import CODES
-from redrive.core.units import instant
+from redrive.core.units import iso_text
 from redrive.engine.replay.filter import LATEST, STATES, LetterFilter
 from redrive.engine.runs.runs import Runs
 from redrive.errors import ConfigurationError
@@ -150,8 +150,8 @@ def check_filter(store: Store, which: LetterFilter) -> None:
     if which.since is not None and which.until is not None and which.since >= which.until:
         raise ConfigurationError(
             field="since",
-            value=f"{instant(which.since):%Y-%m-%dT%H:%M:%SZ}",
-            rule=f"must be before until ({instant(which.until):%Y-%m-%dT%H:%M:%SZ})",
+            value=iso_text(which.since),
+            rule=f"must be before until ({iso_text(which.until)})",
             fix="2h is longer ago than 1h: --since 2h --until 1h.",
         )
     if which.pipeline is not None:

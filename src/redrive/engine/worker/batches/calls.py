@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Generato
 from contextlib import contextmanager
 from contextvars import Token
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import cast
 
 from redrive.core.batch import halves
 from redrive.core.decide import BreakerStatus
 from redrive.core.signals import Finish
+from redrive.core.units import instant
 from redrive.engine.observers import Observers
 from redrive.engine.pipeline.batch import arguments_for, results_of
 from redrive.engine.pipeline.context import Context
@@ -275,7 +275,7 @@ class Calls:
         for dispatch in part:
             dispatch.state, dispatch.started_at, dispatch.ended_at = RUNNING, now, 0.0
             if timeout is not None:
-                dispatch.context.deadline = datetime.fromtimestamp(now + timeout, UTC)
+                dispatch.context.deadline = instant(now + timeout)
 
     def _note_call(self, call: Call, part: list[Dispatch]) -> None:
         """Count a call for the limits of its stage."""
