@@ -10,14 +10,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypedDict
 
-from redrive.core.arguments import one_of
-from redrive.core.failure import Category
-from redrive.engine.replay.filter import STATES, LetterFilter
+from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError
 from redrive.ops.audit import Actor
-from redrive.ops.letters.freeze import check_code
-from redrive.ops.letters.groups import resolve_group
+from redrive.ops.letters.filter import check_code, filter_from
 from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 
@@ -55,26 +52,10 @@ def filter_of(store: Store, which: FilterOptions) -> LetterFilter:
         ConfigurationError: an unknown name, state, category or code: ignored, it would match all letters, or none.
     """
     _check_names(which, FilterOptions)
-    ids, group = which.get("ids"), which.get("group")
-    state, category = which.get("state"), which.get("category")
     if (code := which.get("code")) is not None:
         check_code(store, code, may_be_new=True)
-    return LetterFilter(
-        pipeline=which.get("pipeline"),
-        stage=which.get("stage"),
-        code=code,
-        category=None if category is None else one_of("category", category, tuple(Category)),
-        group=None if group is None else resolve_group(store, group),
-        state=None if state is None else one_of("state", state, STATES),
-        owner=which.get("owner"),
-        key=which.get("key"),
-        since=_instant("since", which.get("since")),
-        until=_instant("until", which.get("until")),
-        ids=None if ids is None else tuple(ids),
-        escalated=True if which.get("escalated") else None,
-        assignee=which.get("assignee"),
-        run=which.get("run"),
-    )
+    times = {"since": _instant("since", which.get("since")), "until": _instant("until", which.get("until"))}
+    return filter_from(store, {**which, **times})
 
 
 def _instant(field: str, value: object) -> float | None:

@@ -9,7 +9,7 @@ from redrive import ConfigurationError, Pipeline, Redrive, stage
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops import audit
 from redrive.ops.audit import Actor
-from redrive.ops.letters.freeze import check_filter
+from redrive.ops.letters.filter import check_filter
 from redrive.ops.pipelines import known_pipeline, pause, pipelines, resume, stale_lanes
 from redrive.store.records import Call
 

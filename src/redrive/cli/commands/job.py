@@ -28,7 +28,7 @@ from redrive.ops.jobs.inspect import JobDetails, JobFilter
 from redrive.ops.jobs.retry import RetryOptions, check_retry, retry_job
 from redrive.ops.jobs.timeline import timeline as timeline_of
 from redrive.ops.jobs.values import read_value
-from redrive.ops.letters.freeze import check_filter
+from redrive.ops.letters.filter import check_filter
 from redrive.store.statements.jobs import JobLine
 
 app = typer.Typer(help="Inspect jobs; cancel, retry and erase them.", no_args_is_help=True)

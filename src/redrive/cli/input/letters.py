@@ -6,7 +6,7 @@ A command names one parameter `choice`; `letter_filter` gives it the filter opti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Final
 
 import typer
@@ -16,13 +16,13 @@ from redrive.cli.input.options import Format, OfPipeline, completing
 from redrive.cli.input.times import past_instant
 from redrive.cli.output.errors import FAILED
 from redrive.cli.output.tables import print_facts, print_message
-from redrive.core.arguments import one_of
 from redrive.core.failure import Category
 from redrive.core.units import plural
 from redrive.engine.replay.filter import STATES, LetterFilter
 from redrive.errors import ConfigurationError
-from redrive.ops.letters.freeze import FrozenSet, check_filter, freeze
-from redrive.ops.letters.groups import fingerprints, known_codes, resolve_group
+from redrive.ops.letters.filter import check_filter, filter_from
+from redrive.ops.letters.freeze import FrozenSet, freeze
+from redrive.ops.letters.groups import fingerprints, known_codes
 from redrive.ops.letters.preview import Preview
 from redrive.ops.letters.triage import ActResult
 from redrive.ops.pipelines import lane_names
@@ -96,21 +96,9 @@ class LetterChoice:
 
     def filter(self, store: Store, *, may_be_all: bool = False) -> LetterFilter:
         """Return the filter; refuse unknown names, an id together with a filter, and, unless all are allowed, neither."""
-        which = LetterFilter(
-            pipeline=self.pipeline,
-            stage=self.stage,
-            code=self.code,
-            category=None if self.category is None else self.category.value,
-            group=None if self.group is None else resolve_group(store, self.group),
-            state=None if self.state is None else one_of("--state", self.state, STATES),
-            owner=self.owner,
-            key=self.key,
-            run=self.run,
-            assignee=self.assignee,
-            escalated=True if self.escalated else None,
-            since=past_instant("--since", self.since),
-            until=past_instant("--until", self.until),
-        )
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "letter"}
+        given |= {name: past_instant(f"--{name}", given[name]) for name in ("since", "until")}
+        which = filter_from(store, given, prefix="--")
         check_filter(store, which)
         is_all = which == LetterFilter()
         if self.letter is not None and not is_all:

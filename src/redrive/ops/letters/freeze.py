@@ -8,7 +8,6 @@ letters of an assignee are frozen by their ids.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,16 +16,10 @@ from typing import Final
 import msgspec
 
 from redrive.core.arguments import one_of
-from redrive.core.taxonomy import CODES
-from redrive.core.units import iso_text
 from redrive.engine.replay.filter import LATEST, STATES, LetterFilter
-from redrive.engine.runs.runs import Runs
-from redrive.errors import ConfigurationError
 from redrive.ops.audit import Subject
 from redrive.ops.letters.details import get_letter
-from redrive.ops.letters.groups import known_codes
-from redrive.ops.pipelines import known_pipeline, lane_names
-from redrive.ops.suggest import LAST_ID, unknown
+from redrive.ops.suggest import LAST_ID
 from redrive.store.protocol import Store
 from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import replays as replay_sql
@@ -37,8 +30,6 @@ STEP: Final = 5_000
 """Letters per transaction of an act."""
 WINDOW: Final = 200_000
 """Ids per read; a bound on memory, not on the size of a set."""
-SURELY: Final = 0.85
-"""A code this similar to a known one is surely mistyped; GW_4XX and GW_5XX are less similar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,41 +131,6 @@ def check_ids(store: Store, ids: tuple[int, ...]) -> None:
     for each in ids:
         if each not in found:
             get_letter(store, each)
-
-
-def check_filter(store: Store, which: LetterFilter) -> None:
-    """Refuse a pipeline, stage, code or run that is not known here, with suggestions, and a time span that ends before it begins.
-
-    For people, who mistype, and for whom "none" would be good news. A program may well ask before the first job exists.
-    """
-    if which.since is not None and which.until is not None and which.since >= which.until:
-        raise ConfigurationError(
-            field="since",
-            value=iso_text(which.since),
-            rule=f"must be before until ({iso_text(which.until)})",
-            fix="2h is longer ago than 1h: --since 2h --until 1h.",
-        )
-    if which.pipeline is not None:
-        known_pipeline(store, which.pipeline)
-    if which.stage is not None:
-        stages = {stage for pipeline, stage in lane_names(store) if which.pipeline in {None, pipeline}}
-        if which.stage not in stages:
-            raise unknown(which.stage, stages, kind="stage", otherwise="There are no jobs in this database.")
-    if which.code is not None:
-        check_code(store, which.code)
-    if which.run is not None:
-        Runs(store).report(which.run)
-
-
-def check_code(store: Store, code: str, *, may_be_new: bool = False) -> None:
-    """Refuse a code that is neither built in nor that of any letter; one that may be new, only if it is surely mistyped."""
-    if code in CODES or code in (known := known_codes(store)):
-        return
-    if may_be_new and not difflib.get_close_matches(code, {*known, *CODES}, cutoff=SURELY):
-        return
-    # Any built-in code may have been meant; those that letters have are what there is to choose from.
-    close = difflib.get_close_matches(code, {*known, *CODES}, n=3)
-    raise unknown(code, close or known, kind="code", otherwise="There are no dead letters in this database.")
 
 
 _Count = Statement[..., letter_sql.LetterCount]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from redrive import Redrive
 from redrive.cli.input.letters import LetterChoice, letter_choice
+from redrive.client.options import FilterOptions
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters.filter import filter_options
 from redrive.ops.letters.groups import fingerprints
@@ -57,6 +59,12 @@ def typed(store: Store, options: str) -> LetterFilter:
 
     CliRunner().invoke(app, shlex.split(options), catch_exceptions=False)
     return found[0]
+
+
+def test_the_options_of_a_command_and_the_arguments_of_a_method_are_the_fields() -> None:
+    options = {each.name for each in dataclasses.fields(LetterChoice)}
+
+    assert options - {"letter"} | {"ids"} == set(FIELDS) == set(FilterOptions.__annotations__)
 
 
 @pytest.mark.parametrize("field", FIELDS)
