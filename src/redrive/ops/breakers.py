@@ -30,11 +30,10 @@ from redrive.store.records import PhaseChange, Step
 from redrive.store.statements import operations as operation_sql
 from redrive.store.statements import workers as worker_sql
 from redrive.store.statements.workers import StoredChange
-from redrive.store.steps import breaker_change, breaker_swap
+from redrive.store.steps import SWAPS_MAX, breaker_change, breaker_swap
 
 Verb = Literal["open", "close", "isolate"]
 
-SWAPS_MAX: Final = 100
 _MOVES: Final[dict[Verb, Callable[[float], BreakerState]]] = {
     "open": opened,
     "close": closed,

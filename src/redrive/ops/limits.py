@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
 
 import msgspec
 
@@ -28,9 +27,7 @@ from redrive.ops.suggest import unknown
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import workers as worker_sql
-from redrive.store.steps import limit_swap
-
-SWAPS_MAX: Final = 100
+from redrive.store.steps import SWAPS_MAX, limit_swap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,21 @@ A value is passed as a bytearray, because `sqlite3` looks for an adapter of byte
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from redrive.core.lifecycle import JobState
 from redrive.store.plan import Continuation
 from redrive.store.records import INLINE_MAX, Letter, Row, Settlement
 
+logger = logging.getLogger("redrive.store")
+
 IN_PLACE: Final = frozenset({"continue_in_place", "retry_in_place"})
 """The updates of jobs that continue in place."""
+
+
+class NotAtOnceError(Exception):
+    """A batch holds a row that was lost or does not fit; what was written of it has to be rolled back."""
 
 
 def is_large(one: Settlement) -> bool:
@@ -92,6 +99,16 @@ def facts_row(letter: Letter) -> Row:
         letter.message,
         letter.context,
         letter.stack,
+    )
+
+
+def log_escalation(one: Settlement, letter: Letter, id_: int | None) -> None:
+    """Log that a job failed after its replay as it did before."""
+    logger.warning(
+        "job %s failed again with %s after its replay; dead letter %s is escalated",
+        one.job.id,
+        letter.code,
+        id_,
     )
 
 

@@ -6,12 +6,17 @@ And what every store does with them alike.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.records import Call, PhaseChange
 from redrive.store.statements import workers as worker_sql
+
+SWAPS_MAX: Final = 100
+"""How often one change of a state is tried against others before its caller gives it up, or leaves it to the next commit."""
 
 
 def breaker_swap(name: str, *, before: bytes | None, after: bytes) -> Call[None]:

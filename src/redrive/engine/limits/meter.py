@@ -18,10 +18,8 @@ from redrive.core.limit import Limit
 from redrive.core.limit_state import BLOCK_SECONDS, TURN_SECONDS, Block, LimitState, SlotRequest
 from redrive.store.protocol import Store
 from redrive.store.statements import workers as worker_sql
-from redrive.store.steps import limit_swap
+from redrive.store.steps import SWAPS_MAX, limit_swap
 
-SWAPS_MAX: Final = 100
-"""How often one change is tried against other workers before it is left to the next commit."""
 KEEP_SECONDS: Final = 2 * BLOCK_SECONDS
 """How long tokens that nobody spends are kept before they are returned."""
 LOOK_SECONDS: Final = 0.25

@@ -25,11 +25,9 @@ from redrive.errors import ConfigurationError
 from redrive.store.protocol import Store
 from redrive.store.records import JobId, PhaseChange, StateChange
 from redrive.store.statements import workers as worker_sql
+from redrive.store.steps import SWAPS_MAX
 
 logger = logging.getLogger("redrive.worker")
-
-SWAPS_MAX: Final = 100
-"""How often one change is tried against other workers before it is left to the next commit."""
 
 KEYS_KEPT: Final = 10_000
 """Breakers of keys that are kept although they only count a few failures."""

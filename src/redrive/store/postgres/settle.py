@@ -10,7 +10,6 @@ out; the rest commits. What goes with a settlement is written in the same transa
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -23,17 +22,17 @@ from redrive.store.plan import Continuation
 from redrive.store.postgres.session import EXPECTED, EXPECTED_FACTS, Session
 from redrive.store.records import Child, JobId, Letter, Row, Settlement
 from redrive.store.settlement_rows import (
+    NotAtOnceError,
     facts_row,
     full_attempt,
     is_large,
     is_plain_success,
     letter_row,
+    log_escalation,
     plain_attempt,
     terms_of,
     update_of,
 )
-
-logger = logging.getLogger("redrive.store")
 
 BROKEN: Final = (
     psycopg.IntegrityError,
@@ -47,10 +46,6 @@ BROKEN: Final = (
 TOO_LONG: Final = "54000"
 
 Insert = Callable[[Session, Child, float, JobId], object]
-
-
-class NotAtOnceError(Exception):
-    """A batch holds a row that was lost or does not fit; what was written of it has to be rolled back."""
 
 
 class NotAsRememberedError(Exception):
@@ -178,13 +173,8 @@ def _write_letters(db: Session, dead: Sequence[tuple[Settlement, Letter]]) -> di
     rows = db.execute_rows("insert_letters", [letter_row(one, letter) for one, letter in dead]).fetchall()
     made: dict[JobId, int] = {row[1]: row[0] for row in rows}
     db.execute_rows("insert_facts", [(made[one.job.id], *facts_row(letter)) for one, letter in dead])
-    codes = {one.job.id: letter.code for one, letter in dead}
-    for id_, job, is_escalated in rows:
-        if is_escalated:
-            logger.warning(
-                "job %s failed again with %s after its replay; dead letter %s is escalated",
-                job,
-                codes[job],
-                id_,
-            )
+    escalated = {job for _, job, is_escalated in rows if is_escalated}
+    for one, letter in dead:
+        if one.job.id in escalated:
+            log_escalation(one, letter, made[one.job.id])
     return made

@@ -19,9 +19,10 @@ from redrive.store.callers import RefusedSettlementError
 from redrive.store.plan import NOTHING, Continuation
 from redrive.store.postgres.connection import LOCK_SECONDS, Link, Server, ServerPool, error_of
 from redrive.store.postgres.session import EXPECTED, Session
-from redrive.store.postgres.settle import NotAtOnceError, at_once, settle_at_once
+from redrive.store.postgres.settle import at_once, settle_at_once
 from redrive.store.postgres.submit import Submission
 from redrive.store.records import Child, JobId, LaneId, Settlement
+from redrive.store.settlement_rows import NotAtOnceError
 
 _BEGIN: Final = (
     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL search_path TO DEFAULT; SET LOCAL lock_timeout TO DEFAULT;"

@@ -26,7 +26,7 @@ from redrive.store.postgres.exchange import ExchangeCall
 from redrive.store.postgres.listen import ListenSignal, channel_of
 from redrive.store.postgres.migrations import open_schema, partition_attempts, version_of
 from redrive.store.postgres.session import Session
-from redrive.store.postgres.settle import NotAsRememberedError, NotAtOnceError
+from redrive.store.postgres.settle import NotAsRememberedError
 from redrive.store.postgres.snapshots import ServerSnapshots
 from redrive.store.postgres.stage_transactions import ServerStageTransactions
 from redrive.store.postgres.submit import Submission, is_copied
@@ -51,6 +51,7 @@ from redrive.store.records import (
     json_list,
     upcoming_work,
 )
+from redrive.store.settlement_rows import NotAtOnceError
 from redrive.store.steps import BreakerStates
 from redrive.store.versions import Older, newest
 

@@ -13,7 +13,6 @@ parameter of a row costs as much as writing a column of it; counters that such a
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -23,9 +22,8 @@ from redrive.errors import ConfigurationError
 from redrive.store import settlement_rows
 from redrive.store.plan import Continuation
 from redrive.store.records import INLINE_MAX, Child, JobId, LaneId, Row, Settlement
+from redrive.store.settlement_rows import NotAtOnceError
 from redrive.store.statements.text import for_rows, statements_of
-
-logger = logging.getLogger("redrive.store")
 
 CHUNKS: Final = (256, 64, 16, 4, 1)
 """How many rows a statement takes at once; few sizes, so that each is compiled once."""
@@ -42,10 +40,6 @@ _SQL: Final = statements_of("sqlite")
 # Looked up once: access to a member by its name goes through a hook of the enumeration.
 _COMPLETE: Final = JobState.COMPLETE
 _QUEUED: Final = JobState.QUEUED
-
-
-class NotAtOnceError(Exception):
-    """A batch holds a row that was lost or does not fit; what was written of it has to be rolled back."""
 
 
 def settle_at_once(
@@ -189,12 +183,7 @@ def _write_beside(db: sqlite3.Connection, one: Settlement, insert: Insert) -> No
         made = db.execute(_SQL["insert_letter"], settlement_rows.letter_row(one, one.letter)).lastrowid
         db.execute(_SQL["insert_facts"], (made, *settlement_rows.facts_row(one.letter)))
         if job.round > 1 and db.execute(_SQL["is_escalated"], (made,)).fetchone()[0]:
-            logger.warning(
-                "job %s failed again with %s after its replay; dead letter %s is escalated",
-                job.id,
-                one.letter.code,
-                made,
-            )
+            settlement_rows.log_escalation(one, one.letter, made)
     for recipient in one.recipients:
         db.execute(_SQL["insert_notice"], (job.lane, job.id, job.dispatch, made, recipient, one.ended_at))
     for child in one.children:

@@ -32,13 +32,14 @@ from redrive.store.maintenance import Maintenance
 from redrive.store.plan import IN_PLACE, ExchangePlan
 from redrive.store.protocol import ChangeSignal
 from redrive.store.reader import Reader
+from redrive.store.settlement_rows import NotAtOnceError
 from redrive.store.sqlite.backup import copy_file
 from redrive.store.sqlite.callers import FileTransactions
 from redrive.store.sqlite.claim import claim, claimed
 from redrive.store.sqlite.file_lock import FileLock
 from redrive.store.sqlite.migrations import migrate, needs_migration
 from redrive.store.sqlite.opening import file_numbers, find_or_create, identify, refuse_foreign
-from redrive.store.sqlite.settle import NotAtOnceError, settle_at_once, settle_one_by_one
+from redrive.store.sqlite.settle import settle_at_once, settle_one_by_one
 from redrive.store.sqlite.snapshots import FileSnapshots
 from redrive.store.sqlite.submit import Submission
 from redrive.store.statements.text import statements_of

@@ -27,13 +27,14 @@ from redrive import (
 )
 from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase
-from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
+from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.worker import Worker
 from redrive.errors import StoreUnavailableError
 from redrive.store.records import JobId
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.steps import SWAPS_MAX
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses, T, inline_parts
 from tests.unit.build import jobs, one_stage, work

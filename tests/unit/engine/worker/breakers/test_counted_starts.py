@@ -13,13 +13,14 @@ from redrive.core.breaker import Evidence
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.runtime import CURRENT
-from redrive.engine.worker.breakers import SWAPS_MAX, SharedBreakers
+from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import Journal
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
 from redrive.errors import StoreUnavailableError
 from redrive.store.records import ClaimRequest, Exchange
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.steps import SWAPS_MAX
 from redrive.testing import VirtualClock
 from tests.inline import at_once
 from tests.unit.build import one_stage
