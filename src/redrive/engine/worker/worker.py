@@ -283,7 +283,7 @@ class Worker:
             await self._ask(functools.partial(self._journal.flush_breakers, now))
             while self._journal:
                 batch, token = self._journal.take()
-                commit = functools.partial(self._settle, batch, now=now, token=token)
+                commit = functools.partial(self._commit_only, batch, now=now, token=token)
                 self._report_commit(batch, await self._ask(commit))
             self.known_as = None
             if self.limits.is_needed:
@@ -396,8 +396,8 @@ class Worker:
         kept = tuple(job for job in answer.claimed if job.id not in ids)
         return msgspec.structs.replace(answer, claimed=kept)
 
-    def _settle(self, batch: list[Settlement], *, now: float, token: int) -> Exchange:
-        """Settle, and claim nothing more."""
+    def _commit_only(self, batch: list[Settlement], *, now: float, token: int) -> Exchange:
+        """Commit what has been settled, and claim nothing."""
         began_at = self._runtime.clock.monotonic()
         answer = self._store.exchange(
             ExchangeRequest(self.name, batch, ClaimRequest((), 0), now=now, token=token)
