@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The filter over dead letters as people give it: made of arguments or options, checked, and written as options again."""
+"""The filter over dead letters as people give it: made of arguments or options, checked, and written as options again.
+
+The filter itself is in `engine.replay.filter`; what it matches is found, and frozen, in `freeze`.
+"""
 
 from __future__ import annotations
 
