@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of all applications share: virtual time, and the database of their jobs.
 
-The database is a file, or with REDRIVE_TEST_STORES=postgres (`make app-tests-postgres`) a schema on a PostgreSQL server, empty for each test.
+The database is a file, or with REDRIVE_TEST_STORES=postgres (`make app-tests-postgres`) a schema on a PostgreSQL server,
+empty for each test.
 Tests that are about the file are marked `sqlite`, and left out there: they delete it, a README names it, they have one for each of
 two folders, or look at how far a run is while virtual time stands.
 """
