@@ -441,4 +441,4 @@ def test_own_codes_and_their_limits_apply(run: Runner) -> None:
         run(script, guard(retry=STEADY, codes=codes))
 
     assert script.calls == 2
-    assert "GW may fail 2 attempts" in raised.value.__notes__[0]
+    assert "GW reached its limit of 2 attempts" in raised.value.__notes__[0]

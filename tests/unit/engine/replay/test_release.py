@@ -165,7 +165,7 @@ def test_without_the_code_a_full_restart_of_a_pipeline_whose_first_stage_was_ren
     shop.fail(1)
     shop.store.lanes("shop", ["get", "pay"])
 
-    with pytest.raises(ReplayRefusedError, match="several stages of shop were the first one"):
+    with pytest.raises(ReplayRefusedError, match="several stages of shop were its first stage"):
         retry_job(shop.store, 1, BY, from_start=True)
     retry_job(shop.store, 1, BY, from_start=True, pipelines=[shop.pipeline])
 
