@@ -94,7 +94,9 @@ def _report_of(store: Reader, replay: int, skipped_max: int) -> ReplayReport:
     # Only once it has ended: it reads every letter.
     recovered = store.query(replay_sql.recovered_of(replay=replay)) if known.ended_at is not None else []
     complete, stages = (recovered[0].complete, recovered[0].stages) if recovered else (0, 0)
-    waiting = counts.waiting if known.status != "marking" else known.expected
+    # One that was paused while its letters were marked has them all, too.
+    is_marked = known.ended_at is not None or known.status == "cancelling" or known.marked_to >= known.cutoff
+    waiting = counts.waiting if is_marked else known.expected
     accounted = counts.ended + counts.replaying + waiting + skipped
     return ReplayReport(
         id=known.id,

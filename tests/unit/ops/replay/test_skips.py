@@ -59,6 +59,18 @@ def test_the_first_letters_of_every_reason_are_named_with_the_job_that_has_the_k
     assert [letter for letter, _ in report.skipped_letters] == [3, 5, 6]
 
 
+def test_a_replay_that_is_paused_before_its_letters_are_marked_leaves_none_out(rd: Redrive) -> None:
+    BROKEN.append(True)
+    rd.submit_many(SHOP, range(3))
+    rd.work([SHOP], until_idle=True)
+    begun = rd.replays.start(pipeline="shop")
+
+    rd.replays.pause(begun.id)
+
+    report = rd.replays.status(begun.id)
+    assert (report.status, report.letters, report.waiting, report.left_out) == ("paused", 3, 3, 0)
+
+
 def test_what_a_cancelled_replay_did_not_release_is_left_out_and_not_skipped(rd: Redrive) -> None:
     BROKEN.append(True)
     rd.submit_many(SHOP, range(3))
