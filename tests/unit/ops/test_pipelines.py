@@ -10,7 +10,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.ops import audit
 from redrive.ops.audit import Actor
 from redrive.ops.letters.filter import check_filter
-from redrive.ops.pipelines import known_pipeline, pause, pipelines, resume, stale_lanes
+from redrive.ops.pipelines import known_pipeline, lane_names, pause, pipelines, resume, stale_lanes
 from redrive.store.records import Call
 
 ANN = Actor("ann", "a test")
@@ -78,6 +78,13 @@ def test_only_stages_that_exist_or_have_jobs_are_listed(rd: Redrive) -> None:
     rd.work([Pipeline("shop", [store])], until_idle=True)
 
     assert [[lane.stage for lane in each.lanes] for each in pipelines(rd.store)] == [["store"]]
+
+
+def test_stages_that_were_at_one_place_are_listed_in_the_order_of_their_first_use(rd: Redrive) -> None:
+    for stages in ([fetch, store], [store], [store, fetch], [fetch]):
+        rd.work([Pipeline("shop", stages)], until_idle=True)
+
+    assert list(lane_names(rd.store)) == [("shop", "fetch"), ("shop", "store")]
 
 
 def test_checking_a_name_counts_no_jobs(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ SELECT lanes.pipeline, stage, count(*) AS attempts, count(*) FILTER (WHERE outco
 
 -- name: stage_reliability
 {reliability} FROM attempts JOIN lanes ON lanes.id = lane_id WHERE $1::text IS NULL OR lanes.pipeline = $1::text
-GROUP BY lanes.id ORDER BY lanes.pipeline, position;
+GROUP BY lanes.id ORDER BY lanes.pipeline, position, lanes.id;
 
 -- part: of_lanes
 -- $1 pipeline, $2 stage; NULL matches all.
@@ -44,7 +44,7 @@ SELECT code, count(*) AS attempts, count(DISTINCT job_id) AS jobs, max(ended_at)
 GROUP BY code ORDER BY count(*) DESC, code;
 
 -- name: stage_reliability_of_run
-{reliability} {attempts_of_run} GROUP BY lanes.id ORDER BY position;
+{reliability} {attempts_of_run} GROUP BY lanes.id ORDER BY position, lanes.id;
 
 -- name: attempts_of_stages
 -- What burned an attempt, stage by stage of each job and round, in order.
@@ -93,4 +93,4 @@ SELECT coalesce(sum(letters + pruned), 0)::bigint FROM letter_tallies
 WHERE replay_id <> 0 AND standing IN ('replaying', 'completed', 'same', 'other', 'cancelled');
 
 -- name: pipeline_lanes
-SELECT id FROM lanes WHERE pipeline = $1::text ORDER BY position;
+SELECT id FROM lanes WHERE pipeline = $1::text ORDER BY position, id;

@@ -49,11 +49,11 @@ ORDER BY started_at;
 SELECT lanes.id, pipeline, stage, position, paused_at,
     (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'queued') AS queued,
     (SELECT count(*) FROM jobs WHERE lane_id = lanes.id AND status = 'processing') AS processing
-FROM lanes ORDER BY pipeline, position;
+FROM lanes ORDER BY pipeline, position, lanes.id;
 
 -- name: lane_names
 -- Without their jobs: counting those takes as long as there are many.
-SELECT pipeline, stage FROM lanes ORDER BY pipeline, position;
+SELECT pipeline, stage FROM lanes ORDER BY pipeline, position, lanes.id;
 
 -- name: stranded
 -- Queued jobs of some pipelines in lanes that are not among the served ones. Counted lane by lane: there are few such lanes, or none.
