@@ -19,14 +19,14 @@ def url(schemas: Schemas) -> str:
 
 
 def test_a_silent_connection_is_lost_unless_the_server_works_on_its_statement(url: str) -> None:
-    server = Server(address_of(f"{url}&tcp_user_timeout=200"))
+    server = Server(address_of(f"{url}&tcp_user_timeout=600"))
     with server.connect() as link, server.connect() as idle:
-        assert link.execute("SELECT 1 FROM pg_sleep(0.5)").fetchall() == [(1,)]
+        assert link.execute("SELECT 1 FROM pg_sleep(1.2)").fetchall() == [(1,)]
         assert link.is_lost()
         assert idle.is_lost()
         link.is_lost = lambda: True
-        with pytest.raises(psycopg.OperationalError, match=r"no answer for 0\.2 s"):
-            link.execute("SELECT 1 FROM pg_sleep(1)")
+        with pytest.raises(psycopg.OperationalError, match=r"no answer for 0\.6 s"):
+            link.execute("SELECT 1 FROM pg_sleep(2)")
 
 
 def test_a_silent_connection_is_lost_if_the_server_takes_no_other(url: str) -> None:
