@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -23,8 +22,6 @@ from redrive.testing import VirtualClock, virtual_time
 from tests.databases import Schemas, server_of
 
 IS_ON_SERVER = os.environ.get("REDRIVE_TEST_STORES") == "postgres"
-INSTALLED = ("fetchbox", "pdf2xml")
-"""The applications whose tests share an installation of several programs: one process of the run has them all."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,11 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep together what shares an installation, and leave out what is about files."""
-    for name in INSTALLED:
-        for each in items:
-            if each.path.is_relative_to(Path(__file__).parent / name):
-                each.add_marker(pytest.mark.xdist_group(name))
+    """Leave out what is about files."""
     about_files = [each for each in items if IS_ON_SERVER and each.get_closest_marker("sqlite") is not None]
     config.hook.pytest_deselected(items=about_files)
     items[:] = [each for each in items if each not in about_files]

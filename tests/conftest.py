@@ -23,6 +23,7 @@ from redrive.testing import VirtualClock, virtual_time
 from tests import memory_databases, statement_record, tracing
 from tests.databases import DIALECTS, Address, Schemas, server_of
 from tests.kept_connections import KeptConnection
+from tests.scheduling import GroupScheduling
 from tools import pytest_requirements
 
 # A slow machine is no failure, so there is no deadline; `ci` draws the same examples in every run, for which half of them will do.
@@ -62,6 +63,12 @@ def pytest_configure(config: pytest.Config) -> None:
     tracing.register(config)
     memory_databases.register()
     config.addinivalue_line("markers", "sqlite: it is about the embedded store alone")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling | None:
+    """Keep together what shares an installation."""
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

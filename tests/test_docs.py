@@ -16,9 +16,6 @@ from tests.tidy import language, pages
 from tests.tidy.tree import ROOT
 from tools import docs
 
-# One process reads all files, and keeps what it has read.
-pytestmark = pytest.mark.xdist_group("repository")
-
 EXAMPLE_SECONDS_MAX = 60
 PAGES = [path for name in pages.TOP if (path := ROOT / name).exists()] + sorted((ROOT / "docs").rglob("*.md"))
 EXAMPLES = [

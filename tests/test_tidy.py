@@ -11,9 +11,6 @@ import pytest
 from tests.tidy import bounds, language, nouns, pages, sizes, statements, words
 from tests.tidy.tree import ROOT, Source, sources
 
-# One process reads all files, and keeps what it has read.
-pytestmark = pytest.mark.xdist_group("repository")
-
 PACKAGE = sources("src")
 TESTS = sources("tests", "apps")
 EVERYTHING = sources("src", "tests", "tools", "bench", "apps")
