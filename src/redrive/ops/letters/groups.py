@@ -24,7 +24,7 @@ from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.runtime import CURRENT
 from redrive.errors import ConfigurationError, UnknownNameError
 from redrive.ops.jobs.next_steps import Hints
-from redrive.ops.letters.pages import EARLIEST, LATEST, Position, lines_of, pairs_of, positions_of, span_of
+from redrive.ops.letters.pages import EARLIEST, LATEST, Position, pairs_of, positions_of, span_of
 from redrive.store.protocol import Store
 from redrive.store.reader import Reader
 from redrive.store.statements import letters as letter_sql
@@ -258,7 +258,7 @@ def _described(
         cause: max(counts.heads.get(lane.id, (0.0, 0)) for lane in lanes)[1]
         for cause, lanes in causes.items()
     }
-    messages = {line.id: line.message for line in lines_of(store, list(samples.values()))}
+    messages = dict(store.query(letter_sql.letter_messages(ids=list(samples.values()))))
     hints = Hints(store)
     return [
         LetterGroup(
@@ -269,7 +269,7 @@ def _described(
             first_at=instant(min(lane.first_at for lane in lanes)),
             last_at=instant(max(lane.last_at for lane in lanes)),
             trend=trend_of(
-                [sum(hour) for hour in zip(*(trends[lane.id] for lane in lanes), strict=True)],
+                [*map(sum, zip(*(trends[lane.id] for lane in lanes), strict=True))],
                 is_settled=all(lane.id in settled for lane in lanes),
             ),
             pipelines=sorted({lane.pipeline for lane in lanes}),
@@ -302,7 +302,7 @@ def _trends(store: Reader, ids: Sequence[int]) -> dict[int, list[int]]:
 
 
 def _pending(states: Counter[str]) -> int:
-    return sum(states[state] for state in PENDING)
+    return sum(letters for state, letters in states.items() if state in PENDING)
 
 
 def _nearest(store: Reader, start: str) -> list[str]:

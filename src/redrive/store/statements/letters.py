@@ -192,6 +192,11 @@ class GroupHead(NamedTuple):
     id: int | None
 
 
+class LetterMessage(NamedTuple):
+    id: int
+    message: str
+
+
 class GroupHour(NamedTuple):
     group_id: int
     hour: int
@@ -264,6 +269,8 @@ def letters_by_escalated(*, which: LetterTerms, span: LetterSpan) -> LetterPlace
 def letters_by_id(*, which: LetterTerms, span: LetterSpan) -> LetterPlace: ...
 @statement
 def letter_lines(*, ids: list[int]) -> LetterLine: ...
+@statement
+def letter_messages(*, ids: list[int]) -> LetterMessage: ...
 @statement
 def letter(*, letter: int) -> DeadLetter: ...
 @statement

@@ -179,6 +179,9 @@ letter.id, letter.job_id AS job, lanes.pipeline, lanes.stage, letter.code, lette
 -- name: letter_lines
 SELECT {letter_line} FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE letter.id {in_ids};
 
+-- name: letter_messages
+SELECT letter_id AS id, message FROM letter_facts WHERE letter_id {in_ids};
+
 -- part: letter_columns
 {letter_line}, letter.verdict, letter.follows,
     (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id ORDER BY next.id LIMIT 1) AS followed_by,

@@ -149,6 +149,7 @@ HOT: dict[str, tuple[object, ...]] = {
     "taken_by_letter": window(),
     "letter_heads": ('[[1, "open"], [2, "open"]]', -1e300, 1e300),
     "letter_lines": ("[1, 2, 3]",),
+    "letter_messages": ("[1, 2, 3]",),
     "letter": (1,),
     "letters_of_job": (1,),
     "last_letter": (),
