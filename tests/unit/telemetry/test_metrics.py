@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import redrive
 from redrive import ConfigurationError, Limit, Pipeline, connect, stage, telemetry
-from redrive.engine.observers import installed
-from redrive.engine.pipeline.lanes import lanes_of
+from redrive.engine.observers import Observer, install, installed, uninstall
+from redrive.engine.pipeline.lanes import Lane, lanes_of
 from redrive.errors import MissingExtraError, StoreUnavailableError
 from redrive.store.records import WorkerFacts
 from redrive.store.sqlite.store import SqliteStore
@@ -38,11 +39,22 @@ async def double(number: int) -> int:
 SHOP = Pipeline("shop", [double])
 
 
-async def turns(number: int) -> int:
-    """Take long enough for the worker to claim again meanwhile."""
-    for _ in range(1_000):
-        await asyncio.sleep(0)
-    return number
+class LimitSignal(Observer):
+    """Signals the first claim that a limit kept from jobs; installed after the metrics, which have counted it by then."""
+
+    def __init__(self) -> None:
+        self.given = threading.Event()
+
+    def limited(self, lanes: Sequence[Lane]) -> None:
+        self.given.set()
+
+
+@pytest.fixture
+def limited() -> Generator[threading.Event]:
+    signal = LimitSignal()
+    install(signal)
+    yield signal.given
+    uninstall(signal)
 
 
 @pytest.fixture
@@ -127,8 +139,15 @@ def test_lost_leases_reaped_jobs_and_limits_are_counted(metrics: Metrics, store:
     ],
     ids=lambda limit: limit.name,
 )
-def test_a_claim_that_has_to_wait_for_a_limit_is_counted(metrics: Metrics, path: Path, limit: Limit) -> None:
-    pipeline = Pipeline(f"waits-{limit.name}", [stage(name="slow", limits=[limit])(turns)])
+def test_a_claim_that_has_to_wait_for_a_limit_is_counted(
+    metrics: Metrics, limited: threading.Event, path: Path, limit: Limit
+) -> None:
+    async def slow(number: int) -> int:
+        """Take until the worker has claimed again meanwhile."""
+        await asyncio.to_thread(limited.wait, 30)
+        return number
+
+    pipeline = Pipeline(f"waits-{limit.name}", [stage(name="slow", limits=[limit])(slow)])
 
     with connect(path) as rd:
         rd.submit_many(pipeline, range(4))
