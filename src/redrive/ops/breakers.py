@@ -171,8 +171,7 @@ def last_breaker_change(store: Reader) -> int:
 
 def _facts_of(name: str, raw: bytes, known: Mapping[str, KnownBreaker]) -> BreakerFacts:
     state = msgspec.json.decode(raw, type=BreakerState)
-    # What workers recorded about a breaker with keys holds for that of each key.
-    recorded = known.get(name) or known.get(name.partition("[")[0])
+    recorded = known.get(name) or _of_all_keys(name, known)
     return BreakerFacts(
         name=name,
         phase=state.phase.value,
@@ -181,6 +180,12 @@ def _facts_of(name: str, raw: bytes, known: Mapping[str, KnownBreaker]) -> Break
         probe_at=None if state.probe is None else instant(state.probe.taken_at),
         next_probe_at=_next_probe_at(state, recorded),
     )
+
+
+def _of_all_keys(name: str, known: Mapping[str, KnownBreaker]) -> KnownBreaker | None:
+    """Return what workers recorded about the breaker with keys that this one is of a key of; names and keys may have brackets."""
+    of_key = [each for each in known if name.startswith(f"{each}[")]
+    return known[max(of_key, key=len)] if of_key else None
 
 
 def _next_probe_at(state: BreakerState, known: KnownBreaker | None) -> datetime | None:

@@ -54,6 +54,23 @@ def test_closing_a_breaker_by_hand_releases_what_is_held_for_it_at_once(
     assert job.result() == "now"
 
 
+def test_the_breaker_of_a_key_is_found_whatever_brackets_its_name_has(
+    rd: Redrive, clock: VirtualClock
+) -> None:
+    @stage(breaker=Breaker("api[eu]", consecutive=1, open_for=120, key=lambda job: job.owner))
+    async def call(what: str) -> str:
+        raise ConnectionRefusedError(111, "refused")
+
+    flow = Pipeline("calls", [call])
+    record_rules(rd.store, [flow])
+    job = rd.submit(flow, "now", owner="shop[1]")
+    assert work(rd.store, flow, hold_max=0) == "held"
+
+    (facts,) = breakers.breakers(rd.store)
+
+    assert (facts.name, facts.next_probe_at) == ("api[eu][shop[1]]", job.facts.run_at)
+
+
 def clock_now(clock: VirtualClock) -> datetime:
     return datetime.fromtimestamp(clock.wall(), UTC)
 
