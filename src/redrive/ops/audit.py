@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from redrive.core.arguments import stored, text
+from redrive.core.stop_reason import stop_sentence_in
 from redrive.engine.pipeline.codec import storable
 from redrive.engine.runtime import CURRENT
 from redrive.redaction.process import redact, redact_mapping
@@ -118,7 +119,7 @@ def operations(store: Reader, limit: int = 50, *, before: int | None = None) -> 
         if before is None
         else store.query(operation_sql.operations_before(before=before, limit=limit))
     )
-    return rows[::-1]
+    return [_readable(row) for row in rows[::-1]]
 
 
 def operations_about(store: Reader, job_id: int, letters: Sequence[DeadLetter]) -> list[Operation]:
@@ -145,13 +146,20 @@ def bounds_of_replay(store: Reader, replay: int) -> list[Operation]:
 
 def acts_on(store: Reader, subject: Subject) -> list[Operation]:
     """Return the log lines of acts on one thing by its name."""
-    return store.query(operation_sql.operations_on(subject_kind=subject.kind, subject_id=str(subject.id)))
+    asked = operation_sql.operations_on(subject_kind=subject.kind, subject_id=str(subject.id))
+    return [_readable(row) for row in store.query(asked)]
 
 
 def in_order(done: Iterable[Operation]) -> list[Operation]:
     """Return operations in order, each once."""
     found = {operation.id: operation for operation in done}
     return [found[each] for each in sorted(found)]
+
+
+def _readable(row: Operation) -> Operation:
+    """Return a log line with the sentence of its reason: that of a replay that stopped itself is stored as a value."""
+    sentence = stop_sentence_in(row.reason) if row.verb == "stop" else None
+    return row if sentence is None else replace(row, reason=sentence)
 
 
 def safe_text(text: str, values: Mapping[str, str] | None = None) -> str:

@@ -24,6 +24,7 @@ from redrive.ops.letters.edit import edit
 from redrive.ops.letters.exports import export
 from redrive.ops.letters.imports import import_letters
 from redrive.ops.replay import replays
+from redrive.store.statements import operations as operation_sql
 from redrive.store.statements.operations import Operation
 from tests.embedded import changing
 
@@ -122,6 +123,8 @@ def test_what_is_done_to_a_replay_is_told_with_its_status_and_the_letters_it_is_
         ("close", "replay 1", 1, {"status": "cancelled"}, {"status": "closed"}),
     ]
     assert rest[2].reason == "1 of 1 failed again with the same failure"
+    (kept,) = [row.reason for row in rd.store.query(operation_sql.operations(limit=9)) if row.verb == "stop"]
+    assert kept == '{"kind":"same_failures","same":1,"ended":1}'
 
 
 def test_what_is_refused_is_not_on_record(rd: Redrive) -> None:

@@ -176,7 +176,7 @@ class ReplayDriver:
     def _stop(self, replay: Replay, reason: StopReason, now: float) -> None:
         """Stop a replay, with its line of the operator log, in one transaction."""
         sentence, stored = stop_sentence(reason), encode_stop_reason(reason)
-        act = operation_sql.Act(now, redact(self._name()), "stop", "replay", str(replay.id), sentence)
+        act = operation_sql.Act(now, redact(self._name()), "stop", "replay", str(replay.id), stored)
         answer = self._store.apply(
             replay_sql.log_replay(act=act, after="stopped", replay=replay.id),
             replay_sql.stop_replay(reason=stored, replay=replay.id, driver=self._name()).touching(1),
