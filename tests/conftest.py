@@ -91,7 +91,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         place = metafunc.definition.path
         is_left_out = place.is_relative_to(E2E) and place.stem.removeprefix("test_") not in COMMANDS
         is_about_sqlite = metafunc.definition.get_closest_marker("sqlite") is not None
-        is_once = is_about_sqlite or (is_left_out and not IN_FULL)
+        # What is about servers names one of its own, and would share the kept connections of another user.
+        is_about_servers = place.stem.startswith("test_postgres")
+        is_once = is_about_sqlite or is_about_servers or (is_left_out and not IN_FULL)
         # What is above the seam runs the same lines over either; those of the second store are covered by its own tests.
         again = [] if is_once else [pytest.param(name, marks=pytest.mark.untraced) for name in DIALECTS[1:]]
         metafunc.parametrize("dialect", [DIALECTS[0], *again])

@@ -166,7 +166,6 @@ def test_a_worker_waits_for_a_server_that_starts(
         connect_when_started("shop", is_awaited=True)
 
 
-@pytest.mark.sqlite
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_waits_for_its_server_is_ended_by_a_signal(shell: Shell, number: int) -> None:
     worker = shell.start("worker", "flows:orders", "--database-url", address(free_ports(1)))
