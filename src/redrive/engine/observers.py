@@ -90,7 +90,7 @@ class Observer:
         """Note that a claim left these lanes out, because their own limit was used up. Called on the store's thread."""
 
     def declared_dead(self, runs: int) -> None:
-        """Note that the worker was declared dead, and how many of its runs were dropped."""
+        """Note that the worker was declared dead, and how many of its attempts were dropped."""
 
     def reaped(self, jobs: int) -> None:
         """Note that so many jobs of dead workers were queued again. Called on the heartbeat's thread."""

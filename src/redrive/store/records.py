@@ -250,7 +250,7 @@ class Renewal(Struct, frozen=True):
     """The answer to a heartbeat."""
 
     is_known: bool
-    """False when the worker was declared dead, so that it must stop all its runs."""
+    """False when the worker was declared dead, so that it must stop all its attempts."""
     cancel: tuple[JobId, ...] = ()
     """Jobs leased to this worker that somebody asked to cancel."""
 

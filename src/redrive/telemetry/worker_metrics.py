@@ -58,7 +58,7 @@ class WorkerMetrics(Observer):
             _LIMIT_WAITS.labels(*_LANES.of(lane.pipeline.name, lane.stage.name)).inc()
 
     def declared_dead(self, runs: int) -> None:
-        """Count the runs that are dropped."""
+        """Count the attempts that are dropped."""
         _LEASE_LOSSES.inc(runs)
 
     def reaped(self, jobs: int) -> None:

@@ -100,13 +100,13 @@ def test_groups_that_are_not_printed_are_counted(failed: Shell) -> None:
     assert "groups" not in failed("dlq", "groups").err
 
 
-def test_a_group_with_nothing_pending_is_settled_and_does_not_rise(failed: Shell) -> None:
+def test_a_group_with_nothing_pending_has_ended_and_does_not_rise(failed: Shell) -> None:
     failed("dlq", "discard", "--code", "NETWORK_RESET", "--reason", "known", "--yes")
 
     words = {each["code"]: each["trend"]["word"] for each in failed.json("dlq", "groups", "-p", "orders")}
     of_state = failed.json("dlq", "groups", "--stage", "halve", "--state", "resolved")
 
-    assert words == {"BUG_CODE": "rising", "NETWORK_RESET": "settled"}
+    assert words == {"BUG_CODE": "rising", "NETWORK_RESET": "ended"}
     assert of_state == []
 
 

@@ -96,7 +96,7 @@ class SharedLimits:
         self._kept_up_at = -math.inf
 
     def ended(self, dispatch: Dispatch, failure: Failure | None = None) -> None:
-        """Note what a run used of its limits, and whether the dependency refused it. On the loop."""
+        """Note what an attempt used of its limits, and whether the dependency refused it. On the loop."""
         usage = dispatch.context.usage
         costs = self._costs.pop(dispatch.job.id, None) if self._costs else None
         if self._errors:

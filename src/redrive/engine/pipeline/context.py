@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The context of a run: what a stage can read about its job, and report about its own work.
+"""The context of an attempt: what a stage can read about its job, and report about its own work.
 
 Reports are kept in memory until the stage's outcome is committed, and committed with it: notes go into the attempt's row, children
 exist if and only if the stage's own checkpoint does. Only `progress` is written earlier, with the next heartbeat.
@@ -92,7 +92,7 @@ class Context(Struct, kw_only=True, eq=False, gc=False):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every run of this stage of this job, so that an effect can be recognised as already done.
+        """The same for every attempt at this stage of this job, so that an effect can be recognised as already done.
 
         Different for every other job, of other databases too. A copy of the database and an import keep it; only a full restart
         makes another one.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dead letter of a failed attempt, and whatever else is written about a run, with every secret taken out first.
+"""The dead letter of a failed attempt, and whatever else is written about an attempt, with every secret taken out first.
 
 This is the write boundary: message, stack, notes and context pass the redactor here, together with every longer string of the job's
 own input, so that a value that a stage merely mentioned is not stored either. Local variables are never captured.
@@ -121,7 +121,7 @@ class CallValues:
 
 
 class JobRedactor:
-    """Redacts what is written about one run of a job; its message is redacted only once."""
+    """Redacts what is written about one attempt of a job; its message is redacted only once."""
 
     __slots__ = ("_message", "job", "secret", "values")
 
@@ -133,7 +133,7 @@ class JobRedactor:
         self._message: str | None = None
 
     def message(self, failure: Failure) -> str:
-        """Return the message of the run's failure, redacted but not cut."""
+        """Return the message of the attempt's failure, redacted but not cut."""
         if self._message is None:
             literals = self.values.literals
             self._message = redact_start(failure.message, literals, read=MESSAGE_READ, prepare=_prepared)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dispatch: one run of a stage for one claimed job, and the states it goes through.
+"""A dispatch: one start of a stage for one claimed job, and the states it goes through.
 
     STARTING ---> RUNNING ------> ENDING ---> SETTLED      the usual way
         |            `-> ABANDONED --^                     overran: settled while its thread still runs
         `------> IN_PROCESS ---------^                     runs in another process
 
 The jobs of a batch go through them together, each with a dispatch of its own.
-A job that is refused or cancelled goes from STARTING to ENDING; a run whose decision needs no store skips ENDING. Every state
+A job that is refused or cancelled goes from STARTING to ENDING; one whose decision needs no store skips ENDING. Every state
 before SETTLED may become DROPPED (its lease was given up) or LEFT_BEHIND (so was its lease, but its task ignores the cancellation
 and keeps its slot). Only the event loop changes a state; threads just read it.
 """
@@ -55,7 +55,7 @@ STARTING, RUNNING, IN_PROCESS, ABANDONED, ENDING, SETTLED, DROPPED, LEFT_BEHIND 
 
 
 class Dispatch(Struct, eq=False, gc=False):
-    """One run of a stage."""
+    """One start of a stage."""
 
     job: ClaimedJob
     lane: Lane
@@ -68,7 +68,7 @@ class Dispatch(Struct, eq=False, gc=False):
     observing: tuple[AttemptObserver, ...] = ()
     """Who observes it, once its function has been called."""
     overrun: TimerHandle | None = None
-    """The timer that abandons it. It refers to this dispatch in turn, so it is removed as soon as the run has ended."""
+    """The timer that abandons it. It refers to this dispatch in turn, so it is removed as soon as the stage has ended."""
     call: CallValues | None = None
     """The values of all jobs of its call, if there are several."""
     shared_by: int = 1

@@ -106,7 +106,7 @@ class Journal:
         return ClaimRequest(open_lanes, room, limits)
 
     def flush_breakers(self, now: float, *, with_commit: bool = False) -> None:
-        """Write what runs have found about their dependencies, or keep it for a commit; free the probes of jobs that never ran."""
+        """Write what attempts have found about their dependencies, or keep it for a commit; free probes of jobs that never ran."""
         self._probes.release_dropped(now)
         self._changes = self._breakers.flush(now, with_commit=with_commit)
 
@@ -181,7 +181,7 @@ class Journal:
     def _release_later(self, settlement: Settlement) -> None:
         """Keep a job that cannot be settled for a while; a worker that ends before releases it at once."""
         logger.error(
-            "job %s: the store refuses every outcome of its run; it is queued again in %g s."
+            "job %s: the store refuses every outcome of its attempt; it is queued again in %g s."
             " Check the database with `redrive doctor --deep`.",
             settlement.job.id,
             RELEASE_SECONDS,

@@ -3,7 +3,7 @@
 
     take      the breaker's row admits one token at a time, by compare-and-swap; only when its time has come and a job is due
     assign    one claimed job gets the token and runs as the probe; in `hold` mode the job is claimed for this alone
-    end       what its run found is written to the breaker at once, and the token is free again
+    end       what its attempt found is written to the breaker at once, and the token is free again
     drop      a job that does not run after all, or proves nothing about the dependency, frees its token with the next commit
 
 No job is sent through a breaker that has a function of its own for it: `engine.health_probes` calls that, under the same token.
@@ -95,7 +95,7 @@ class Probes:
         return job in self._tokens
 
     def token_of(self, job: JobId) -> str | None:
-        """Return the token of a job whose run has ended, and forget it; None when the job was no probe."""
+        """Return the token of a job whose attempt has ended, and forget it; None when the job was no probe."""
         return self._tokens.pop(job, None)
 
     def end(

@@ -31,7 +31,7 @@ STOP_SECONDS: Final = 1.0
 
 @dataclass(slots=True, eq=False)
 class _Report:
-    """What one run has reported last."""
+    """What one attempt has reported last."""
 
     literals: dict[str, str] | None = None
     """The values of its job; read once, because they do not change."""

@@ -81,7 +81,7 @@ class Runner:
         self._is_observed = bool(self._observers.of_attempts)
 
     def begin(self, job: ClaimedJob, lane: Lane) -> Dispatch:
-        """Start the clock of one run."""
+        """Start the clock of one attempt."""
         now = self._now()
         timeout = lane.stage.timeout
         context = Context(
@@ -168,7 +168,7 @@ class Runner:
                 self._observers.end_call(dispatch.observing)
 
     def decide_now(self, dispatch: Dispatch, ended: bytes | Exception) -> Settlement | None:
-        """Decide what becomes of a job after its run; None for a stage with a breaker, or large values: see `decide`."""
+        """Decide what becomes of a job after its attempt; None for a stage with a breaker, or large values: see `decide`."""
         if dispatch.lane.stage.breaker is not None or (not isinstance(ended, bytes) and is_large(dispatch)):
             return None
         dispatch.ended_at = dispatch.ended_at or self._now()
@@ -219,7 +219,7 @@ class Runner:
         return self._breakers.standing(breaker)
 
     def decide_cancelled(self, dispatch: Dispatch) -> Settlement:
-        """Decide what becomes of a job that somebody cancelled; its run proves nothing about the dependency."""
+        """Decide what becomes of a job that somebody cancelled; its attempt proves nothing about the dependency."""
         self._end_without_evidence(dispatch)
         return settlement_of_cancel(dispatch)
 
@@ -235,7 +235,7 @@ class Runner:
         return settlement_of_crash(dispatch, is_alone=is_alone)
 
     def decide_broken(self, dispatch: Dispatch, error: BaseException) -> Settlement:
-        """Decide what becomes of a job whose run or decision broke, for example in a rule of the user."""
+        """Decide what becomes of a job whose stage or decision broke, for example in a rule of the user."""
         self._end_without_evidence(dispatch)
         if dispatch.context.is_cancelled:
             return settlement_of_cancel(dispatch)
@@ -268,7 +268,7 @@ class Runner:
         dispatch.ended_at = self._now()
 
     def _report_to_limits(self, dispatch: Dispatch, failed: FailedAttempt | None = None) -> None:
-        """Report to the stage's limits what a run used, and what the dependency asked for, if it was called."""
+        """Report to the stage's limits what an attempt used, and what the dependency asked for, if it was called."""
         if self.limits is not None:
             is_silent = failed is None or isinstance(failed.exc, NOT_CALLED)
             self.limits.ended(dispatch, None if is_silent or failed is None else failed.failure)
@@ -305,7 +305,7 @@ class Runner:
     async def _report_to_breaker(
         self, dispatch: Dispatch, evidence: Evidence, code: str | None = None
     ) -> None:
-        """Report what a run found; a failure at once, so that the breaker may open before the next claim."""
+        """Report what an attempt found; a failure at once, so that the breaker may open before the next claim."""
         breaker, token = self._breaker_of(dispatch), self.probes.token_of(dispatch.job.id)
         if breaker is None:
             return
@@ -358,7 +358,7 @@ def _extras(dispatch: Dispatch) -> dict[str, object]:
 
 
 async def limited(name: str, limit: float, call: Awaitable[object]) -> object:
-    """Await a call for at most `limit` seconds; then cancel it and wait until it has ended, so that no two runs overlap."""
+    """Await a call for at most `limit` seconds; then cancel it and wait until it has ended, so that no two attempts overlap."""
     scope = asyncio.timeout(limit)
     stubborn = asyncio.get_running_loop().call_later(
         limit + GRACE_SECONDS,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settlement of one dispatch: what becomes of its job, as the store writes it.
 
-One function per way a run can end; for a failure the core decides. Pure but for the redactor's knowledge of this process's secrets:
+One function per way an attempt can end; for a failure the core decides. Pure but for what the redactor knows of this process:
 nothing here runs a stage or commits a settlement.
 """
 
@@ -166,7 +166,7 @@ def settlement_of_cancel(dispatch: Dispatch) -> Settlement:
 
 
 def settlement_of_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
-    """Return the settlement of a run whose process died: queued again, unburned, and under suspicion."""
+    """Return the settlement of an attempt whose process died: queued again, unburned, and under suspicion."""
     job = dispatch.job
     reason = Reason.OWN_PROCESS_LOST if is_alone else Reason.PROCESS_LOST
     return msgspec.structs.replace(
@@ -177,12 +177,12 @@ def settlement_of_crash(dispatch: Dispatch, *, is_alone: bool) -> Settlement:
 
 
 def settlement_of_stop(dispatch: Dispatch) -> Settlement:
-    """Return the settlement of a run that was cancelled because its worker stopped; it may be run again."""
+    """Return the settlement of an attempt that was cancelled because its worker stopped; the stage may run again."""
     return _requeued(dispatch, NoDecision(Reason.WORKER_STOPPED), outcome="crashed")
 
 
 def settlement_of_unreadable_failure(dispatch: Dispatch) -> Settlement:
-    """Return the settlement of a run whose failure cannot even be read: given up, in fixed texts, without reading anything."""
+    """Return the settlement of an attempt whose failure cannot even be read: given up, in fixed texts, without reading anything."""
     job, lane, code = dispatch.job, dispatch.lane, BUG_UNKNOWN
     failure = Failure(
         code=code.name,

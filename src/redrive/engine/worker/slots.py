@@ -92,7 +92,7 @@ class Slots:
         self._running: dict[JobId, Dispatch] = {}
         self._tasks: dict[JobId, asyncio.Task[None]] = {}
         self.in_use = self._in_use = dict.fromkeys(lanes, 0)
-        """How many runs of each lane have a slot or wait for one."""
+        """How many dispatches of each lane have a slot or wait for one."""
         clock, on_call = runner.runtime.clock, self._ready.append
         self.gatherings = {
             lane.id: Gathering(lane, lane.stage.batch, clock, on_call=on_call, on_due=on_room)
@@ -220,7 +220,7 @@ class Slots:
                 task.cancel()
 
     async def release(self) -> list[Dispatch]:
-        """Drop everything, and return the runs that were cut off. A thread continues and keeps its slot; its result is ignored."""
+        """Drop everything; return the dispatches cut off. A thread continues and keeps its slot; its result is ignored."""
         self.drop_waiting()
         dispatches = list(self._running.values())
         # Each once: the jobs of a call have one task.
@@ -406,7 +406,7 @@ class Slots:
             self._settle(dispatch, settlement)
 
     def _abandon(self, dispatch: Dispatch) -> None:
-        """Settle an attempt that overran as a timeout; its thread runs on and counts as a run of its own until it returns."""
+        """Settle an attempt that overran as a timeout; its thread continues, and counts as one more dispatch until it returns."""
         timeout, dispatch.overrun = dispatch.lane.stage.timeout, None
         if dispatch.state >= ABANDONED or dispatch.ended_at or timeout is None:
             # Its thread may have ended in time, and the loop has yet to take the result.
@@ -417,7 +417,7 @@ class Slots:
         self._start_deciding(dispatch, AttemptTimeoutError(timeout=timeout))
 
     async def _decide(self, dispatch: Dispatch, ended: bytes | Exception | FailedAttempt) -> None:
-        """Decide what becomes of a job whose run has ended, and settle it."""
+        """Decide what becomes of a job whose stage has ended, and settle it."""
         dispatch.state = max(dispatch.state, ENDING)
         self._settle(dispatch, await self._runner.decide(dispatch, ended))
 
@@ -427,7 +427,7 @@ class Slots:
     def _settle_broken(self, dispatch: Dispatch, error: BaseException) -> None:
         """Settle a job whose task raised, or just free its slot when everything is given up.
 
-        Whatever it raised is a failure of this run: a stage cannot end the worker.
+        Whatever it raised is a failure of this attempt: a stage cannot end the worker.
         """
         if isinstance(error, GeneratorExit) and not _is_in_task():
             raise error

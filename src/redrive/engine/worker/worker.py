@@ -274,7 +274,7 @@ class Worker:
         await self._ask_until_answered(register)
 
     async def _sign_off(self, cut_off: list[Dispatch]) -> None:
-        """Record the runs that were cut off, and release all leases; without an answer, others do so when they have expired."""
+        """Record the attempts that were cut off, and release all leases; without an answer, others do so when they have expired."""
         now = self._now()
         for dispatch in cut_off:
             dispatch.ended_at = now
@@ -318,7 +318,7 @@ class Worker:
         if not answer.is_known:
             self._note_dead(self.name)
         for lost in answer.lost:
-            logger.warning("job %s: its lease was lost, the outcome of this run does not count", lost)
+            logger.warning("job %s: its lease was lost, the outcome of this attempt does not count", lost)
         if answer.cancel:
             self.slots.cancel(answer.cancel)
         self._journal.add_refused(answer, batch)

@@ -39,8 +39,8 @@ CLOCKS_SECONDS: Final = 86_400.0
 PENDING: Final = frozenset({"open", "triaged", "ready"})
 """States of letters that still need an operator."""
 
-Direction = Literal["rising", "falling", "steady", "quiet", "settled"]
-"""Quiet: none of late. Settled: none of the group is pending any more."""
+Direction = Literal["rising", "falling", "steady", "quiet", "ended"]
+"""Quiet: none of late. Ended: none of the group is pending any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +224,13 @@ def fingerprints(store: Reader, start: str = "", limit: int = 500) -> list[str]:
     return store.query(letter_sql.fingerprints(first=start, end=f"{start}\U0010ffff", limit=limit))
 
 
-def trend_of(hours: Sequence[int], *, is_settled: bool = False) -> Trend:
+def trend_of(hours: Sequence[int], *, is_ended: bool = False) -> Trend:
     """Return the trend of letters by hour, oldest first."""
     half = len(hours) // 2
     before, after = sum(hours[:half]), sum(hours[half:])
     word: Direction = "steady"
-    if is_settled:
-        word = "settled"
+    if is_ended:
+        word = "ended"
     elif not before + after:
         word = "quiet"
     elif after > RISING * before:
@@ -249,11 +249,11 @@ def _described(
     ids = [lane.id for lanes in causes.values() for lane in lanes]
     counts.read_newest(ids)
     trends = _trends(store, ids)
-    settled: set[int] = set()
+    ended: set[int] = set()
     if any(not _pending(counted[cause]) for cause in causes):
         # Those that have no pending letter, whatever the filter.
         pairs = pairs_of(store, LetterFilter())
-        settled = set(ids) - {pair.group for pair in pairs if pair.state in PENDING}
+        ended = set(ids) - {pair.group for pair in pairs if pair.state in PENDING}
     samples = {
         cause: max(counts.heads.get(lane.id, (0.0, 0)) for lane in lanes)[1]
         for cause, lanes in causes.items()
@@ -270,7 +270,7 @@ def _described(
             last_at=instant(max(lane.last_at for lane in lanes)),
             trend=trend_of(
                 [*map(sum, zip(*(trends[lane.id] for lane in lanes), strict=True))],
-                is_settled=all(lane.id in settled for lane in lanes),
+                is_ended=all(lane.id in ended for lane in lanes),
             ),
             pipelines=sorted({lane.pipeline for lane in lanes}),
             stages=sorted({lane.stage for lane in lanes}),

@@ -270,7 +270,7 @@ class Calls:
         return [each for each in ended if each not in shared]
 
     def _start_clock(self, part: list[Dispatch]) -> None:
-        """Start the clock of the runs of a part; after a split, anew."""
+        """Start the clock of the attempts of a part; after a split, anew."""
         now, timeout = self._runtime.clock.wall(), part[0].lane.stage.timeout
         for dispatch in part:
             dispatch.state, dispatch.started_at, dispatch.ended_at = RUNNING, now, 0.0

@@ -126,7 +126,7 @@ def test_a_job_that_can_not_be_settled_at_all_is_released_after_a_pause_and_come
     gaps = [after - before for before, after in pairwise(began_at)]
     # At most: virtual time may run ahead of the worker's own look at its queue.
     assert min(gaps) >= RELEASE_SECONDS
-    assert caplog.text.count("job 1: the store refuses every outcome of its run") >= 2
+    assert caplog.text.count("job 1: the store refuses every outcome of its attempt") >= 2
     assert attempts(store) == [("dead",)]
 
 
