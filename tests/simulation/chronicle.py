@@ -25,14 +25,14 @@ FREE = frozenset({"open", "triaged", "ready"})
 _ENDED = frozenset({"resolved", "returned"})
 _TABLES = """
 CREATE TEMP TABLE chronicle (id INTEGER PRIMARY KEY, at REAL DEFAULT (world_now()), kind TEXT, subject INTEGER, was TEXT, state TEXT,
-    was_of INTEGER, replay INTEGER, verdict TEXT, has_evidence INTEGER);
+    was_of INTEGER, replay INTEGER, outcome TEXT, has_evidence INTEGER);
 CREATE TEMP TRIGGER letter_came AFTER INSERT ON dead_letters BEGIN
     INSERT INTO chronicle (kind, subject, state) VALUES ('letter', NEW.id, NEW.state);
 END;
 CREATE TEMP TRIGGER letter_moved AFTER UPDATE ON dead_letters WHEN NEW.state <> OLD.state OR NEW.replay_id IS NOT OLD.replay_id
 BEGIN
-    INSERT INTO chronicle (kind, subject, was, state, was_of, replay, verdict, has_evidence)
-    VALUES ('letter', NEW.id, OLD.state, NEW.state, OLD.replay_id, NEW.replay_id, NEW.verdict, NEW.evidence IS NOT NULL);
+    INSERT INTO chronicle (kind, subject, was, state, was_of, replay, outcome, has_evidence)
+    VALUES ('letter', NEW.id, OLD.state, NEW.state, OLD.replay_id, NEW.replay_id, NEW.outcome, NEW.evidence IS NOT NULL);
 END;
 CREATE TEMP TRIGGER replay_came AFTER INSERT ON replays BEGIN
     INSERT INTO chronicle (kind, subject, state) VALUES ('replay', NEW.id, NEW.status);
@@ -57,7 +57,7 @@ class Event(NamedTuple):
     state: str
     was_of: int | None
     replay: int | None
-    verdict: str | None
+    outcome: str | None
     has_evidence: int | None
 
     @property
@@ -195,7 +195,7 @@ class Judge:
         elif event.state in _ENDED and event.replay is not None:
             course = self.courses[event.replay]
             course.on_way.discard(letter)
-            course.ended[event.verdict] += 1
+            course.ended[event.outcome] += 1
         self._stir(event)
 
     def _stir(self, event: Event) -> None:

@@ -282,8 +282,8 @@ def replay_breaches(world: ReplayWorld) -> list[str]:
         f" (SELECT count(*) FROM dead_letters WHERE job_id = jobs.id AND state IN {LIVE})",
         "a letter that is still replaying": "SELECT id FROM dead_letters WHERE state = 'replaying'",
         "a letter that does not follow its job's last one": "SELECT id FROM dead_letters WHERE (round > 1) <> (follows IS NOT NULL)",
-        "a verdict that is not so": "SELECT letter.id FROM letters letter JOIN letters later ON later.follows = letter.id"
-        " WHERE letter.verdict <> CASE later.fingerprint WHEN letter.fingerprint THEN 'same' ELSE 'other' END",
+        "an outcome that is not so": "SELECT letter.id FROM letters letter JOIN letters later ON later.follows = letter.id"
+        " WHERE letter.outcome <> CASE later.fingerprint WHEN letter.fingerprint THEN 'same' ELSE 'other' END",
     }
     for told, sql in checks.items():
         if rows := read(sql):
@@ -357,9 +357,9 @@ def _tally_breaches(world: ReplayWorld) -> list[str]:
         found.append(f"the groups count {dict(counted)}, and there are {dict(real)}")
     tallied = Counter({(c, s): n for c, s, n in read("SELECT * FROM letters_by_replay") if n})
     standing = Counter(
-        (replay, verdict or ("replaying" if state == "replaying" else "waiting"))
-        for replay, verdict, state in read(
-            "SELECT replay_id, verdict, state FROM dead_letters WHERE replay_id IS NOT NULL"
+        (replay, outcome or ("replaying" if state == "replaying" else "waiting"))
+        for replay, outcome, state in read(
+            "SELECT replay_id, outcome, state FROM dead_letters WHERE replay_id IS NOT NULL"
         )
     )
     if tallied != standing:

@@ -38,7 +38,7 @@ def test_replays_bring_work_to_its_end() -> None:
     world.run()
 
     assert breaches(world) + replay_breaches(world) == []
-    assert world.store.read("SELECT count(*) FROM dead_letters WHERE verdict = 'completed'") != [(0,)]
+    assert world.store.read("SELECT count(*) FROM dead_letters WHERE outcome = 'completed'") != [(0,)]
     assert world.store.read("SELECT count(*) FROM dead_letters WHERE state = 'returned'") != [(0,)]
 
 

@@ -211,7 +211,7 @@ def test_a_replay_that_meets_the_same_permanent_failure_is_escalated(
     work(rd, settings)
 
     first, second = rd.letters.show(1).letter, rd.letters.show(2).letter
-    assert (first.state, first.verdict) == ("returned", "same")
+    assert (first.state, first.outcome) == ("returned", "same")
     assert (second.state, second.is_escalated, second.follows) == ("open", True, 1)
     assert rd.replays.status(replay.id).status == "done"
     assert (rd.job(job).status, upstream.calls(MODEL)) == ("failed", 2)

@@ -79,9 +79,9 @@ def test_the_commands_of_the_readme_do_what_it_says(
     assert len(told) == 22
     with connect(tmp_path / "reviews.db") as rd:
         first, second, third = (rd.letters.show(number).letter for number in (1, 2, 3))
-        assert (first.state, first.verdict, first.diagnosis) == ("resolved", "completed", "data")
+        assert (first.state, first.outcome, first.diagnosis) == ("resolved", "completed", "data")
         assert first.evidence == "tag v2 is pushed, ticket 42"
-        assert (second.state, second.verdict) == ("returned", "same")
+        assert (second.state, second.outcome) == ("returned", "same")
         assert (third.state, third.is_escalated, third.follows) == ("open", True, 2)
 
 

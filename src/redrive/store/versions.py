@@ -8,7 +8,7 @@ from typing import Literal
 Older = Literal["refuse", "migrate", "keep"]
 """What to do about a database with an older schema: refuse it, migrate it, or leave it as it is, to be copied."""
 
-MIGRATIONS: list[str] = ["migration_2", "migration_3", "migration_4"]
+MIGRATIONS: list[str] = ["migration_2", "migration_3", "migration_4", "migration_5"]
 """The files after version 1, in order; each dialect has its own."""
 
 

@@ -244,7 +244,7 @@ def test_a_letter_whose_replay_failed_again_is_past_and_the_new_one_is_marked(fa
     told, shown = failed.json("job", "show", "2"), failed("job", "show", "2").out
     letter = told["dead_letter"]["id"]
 
-    assert [(each["state"], each["verdict"]) for each in told["past_letters"]] == [("returned", "same")]
+    assert [(each["state"], each["outcome"]) for each in told["past_letters"]] == [("returned", "same")]
     assert (told["dead_letter"]["state"], told["dead_letter"]["is_escalated"]) == ("open", True)
     assert "of round 1: returned (same)" in shown
     assert f"dead letter {letter} (open, escalated)" in shown

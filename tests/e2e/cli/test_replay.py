@@ -85,7 +85,7 @@ def test_a_replay_goes_from_the_failed_stage_and_is_verified_and_closed(failed: 
     )
     assert failed.json("stats") == {"complete": 8, "total": 8}
     letter = failed.json("dlq", "show", "1")
-    assert (letter["state"], letter["verdict"]) == ("resolved", "completed")
+    assert (letter["state"], letter["outcome"]) == ("resolved", "completed")
 
 
 @pytest.mark.req("CR-5.4")

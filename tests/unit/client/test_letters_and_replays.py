@@ -54,7 +54,7 @@ def test_the_whole_way_back_from_a_program(rd: Redrive) -> None:
     assert (closed.recovered, closed.status, closed.note) == (2, "done", "all paid")
     assert [each.id for each in rd.replays.list(pipeline="shop")] == [begun.id]
     assert rd.jobs.counts() == {"complete": 3}
-    assert rd.letters.show(1).letter.verdict == "completed"
+    assert rd.letters.show(1).letter.outcome == "completed"
     assert rd.letters.list(state="open").letters == []
 
 

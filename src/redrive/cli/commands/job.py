@@ -93,7 +93,7 @@ def show(
             "attempts": details.attempts,
             "dead_letter": live[-1] if live else None,
             "past_letters": [
-                {"id": letter.id, "round": letter.round, "state": letter.state, "verdict": letter.verdict}
+                {"id": letter.id, "round": letter.round, "state": letter.state, "outcome": letter.outcome}
                 for letter in details.letters
                 if not letter.is_live
             ],
@@ -228,7 +228,7 @@ def _print_job(details: JobDetails) -> None:
     for letter in details.letters:
         if not letter.is_live:
             out.print(
-                f"past dead letter {letter.id} of round {letter.round}: {letter.state} ({letter.verdict})"
+                f"past dead letter {letter.id} of round {letter.round}: {letter.state} ({letter.outcome})"
             )
             continue
         state = f"{letter.state}, escalated" if letter.is_escalated else letter.state

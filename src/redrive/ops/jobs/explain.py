@@ -304,7 +304,7 @@ def _rounds(details: JobDetails) -> list[str]:
         f"Dead letter {letter.id} of round {letter.round} is {letter.state}:"
         f" its replay {replay_outcome(letter, after.get(letter.id))}."
         for letter in details.letters
-        if letter.verdict is not None
+        if letter.outcome is not None
     ]
 
 

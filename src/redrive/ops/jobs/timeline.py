@@ -120,10 +120,10 @@ def place_there(origin: Origin) -> str:
 
 def replay_outcome(letter: DeadLetter, after: DeadLetter | None) -> str:
     """Return how a replay ended: same and other are decided by the fingerprint, while escalation is decided by the code."""
-    if letter.verdict == "same":
+    if letter.outcome == "same":
         return "failed again with the same failure (the same fingerprint)"
-    if letter.verdict != "other":
-        return {"completed": "completed", "cancelled": "was cancelled"}[str(letter.verdict)]
+    if letter.outcome != "other":
+        return {"completed": "completed", "cancelled": "was cancelled"}[str(letter.outcome)]
     if after is None:
         return "failed again with another failure (another fingerprint)"
     if after.code == letter.code:

@@ -62,7 +62,7 @@ class ExportedLetter(Struct, frozen=True, kw_only=True):
     diagnosis: str | None = None
     evidence: str | None = None
     assignee: str | None = None
-    verdict: str | None = None
+    outcome: str | None = None
     is_escalated: bool = False
     error_class: str = ""
     """The stable identifier to group by: the code."""

@@ -30,7 +30,7 @@ from redrive.redaction.named.values import (
     is_pin,
     is_prose,
     is_random,
-    is_verdict,
+    is_validation,
 )
 from redrive.redaction.named.vocabulary import PASSWORDS, PROSE_WORDS
 
@@ -156,7 +156,7 @@ def _is_quoted_secret(named: NamedValue, value: str) -> bool:
     kind = named.meaning.kind
     if not named.meaning.certain or named.syntax == "next to":
         return is_random(value, named.meaning.kept)
-    if is_inert(value) or is_verdict(value):
+    if is_inert(value) or is_validation(value):
         return False
     if kind == "pin":
         return is_pin(value)

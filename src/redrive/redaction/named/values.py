@@ -126,10 +126,10 @@ def is_prose(value: str) -> bool:
     return len(found) > 1 and not words.PROSE_WORDS.isdisjoint(found)
 
 
-def is_verdict(value: str) -> bool:
-    """Return whether a quoted value is a validator's message about a field: three words or more, one of them a verdict."""
+def is_validation(value: str) -> bool:
+    """Return whether a quoted value is a validator's message about a field: three words or more, one of them a judgement."""
     found = _words(value)
-    is_sentence = len(found) >= 3 and not words.VERDICT_WORDS.isdisjoint(found)
+    is_sentence = len(found) >= 3 and not words.VALIDATION_WORDS.isdisjoint(found)
     return is_sentence and not any(map(is_guarded, value[:LOOKED_AT_MAX].split()))
 
 

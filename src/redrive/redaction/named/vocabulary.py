@@ -147,7 +147,7 @@ PROSE_WORDS: Final = _split(
     " authentication please enter wrong incorrect needs need never will would see ask check contact refer stored kept muss"
     " darf doit debe deve moet updated successfully"
 )
-VERDICT_WORDS: Final = _split(
+VALIDATION_WORDS: Final = _split(
     "required must should invalid field fields characters character least missing expired incorrect short long empty valid"
     " match matches blank wrong failed cannot contain contains too not expected unexpected mismatch denied rejected provided"
 )

@@ -82,9 +82,9 @@ def _rename(copy: sqlite3.Connection) -> None:
 
 def _checked(partial: Path) -> int:
     with closing(sqlite3.connect(partial, isolation_level=None)) as copy:
-        (verdict,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
-        if verdict != "ok":
-            raise StoreUnavailableError(database=str(partial), cause=f"the copy is damaged: {verdict}")
+        (found,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise StoreUnavailableError(database=str(partial), cause=f"the copy is damaged: {found}")
         return int(copy.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
 

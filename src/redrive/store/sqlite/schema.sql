@@ -175,7 +175,7 @@ CREATE TABLE letter_groups (
 ) STRICT;
 
 -- One letter per round that failed. Letters change by the thousand, and inside triggers, where SQLite builds the list of an IN again
--- each time: that is why conditions are written with OR here. A letter is live while it is neither replaying nor ended (`verdict IS NULL
+-- each time: that is why conditions are written with OR here. A letter is live while it is neither replaying nor ended (`outcome IS NULL
 -- AND state <> 'replaying'`): open, triaged, ready or discarded.
 CREATE TABLE dead_letters (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -186,7 +186,7 @@ CREATE TABLE dead_letters (
     state TEXT NOT NULL CHECK (state = 'open' OR state = 'replaying' OR state = 'resolved' OR state = 'returned' OR state = 'ready'
         OR state = 'triaged' OR state = 'discarded'),
     replay_id INTEGER,             -- the replay that has marked or released it
-    verdict TEXT CHECK (verdict = 'completed' OR verdict = 'same' OR verdict = 'other' OR verdict = 'cancelled'),   -- of its replay
+    outcome TEXT CHECK (outcome = 'completed' OR outcome = 'same' OR outcome = 'other' OR outcome = 'cancelled'),   -- of its replay
     is_escalated INTEGER NOT NULL DEFAULT 0 CHECK (is_escalated IN (0, 1)),
     follows INTEGER,                 -- the letter of the previous round
     owner TEXT,                      -- the job's
@@ -202,7 +202,7 @@ CREATE TABLE dead_letters (
     moved INTEGER NOT NULL DEFAULT 0,     -- the number of the last act (letter_moves) that changed its state
     freed INTEGER NOT NULL DEFAULT 0,     -- the number of the last act that made it free for a replay again
     run_id INTEGER,                       -- the job's
-    CHECK ((state = 'resolved' OR state = 'returned') = (verdict IS NOT NULL) AND (verdict IS NULL) = (closed_at IS NULL)),
+    CHECK ((state = 'resolved' OR state = 'returned') = (outcome IS NOT NULL) AND (outcome IS NULL) = (closed_at IS NULL)),
     CHECK (state <> 'ready' OR (evidence IS NOT NULL AND is_safe = 1)),
     CHECK (state <> 'discarded' OR replay_id IS NULL)
 ) STRICT;
@@ -232,7 +232,7 @@ CREATE TABLE letter_facts (
 CREATE TABLE letter_tallies (
     replay_id INTEGER NOT NULL,
     group_id INTEGER NOT NULL,
-    standing TEXT NOT NULL,          -- the verdict of its replay, or else its state
+    standing TEXT NOT NULL,          -- the outcome of its replay, or else its state
     letters INTEGER NOT NULL,
     pruned INTEGER NOT NULL DEFAULT 0,   -- letters that ended in a replay stay counted for it
     PRIMARY KEY (replay_id, group_id, standing)
@@ -261,18 +261,18 @@ BEGIN
     UPDATE letter_groups SET first_letter = NEW.id WHERE id = NEW.group_id AND first_letter IS NULL;
 END;
 
-CREATE TRIGGER letters_moved AFTER UPDATE OF state, replay_id, verdict ON dead_letters WHEN NEW.counted = OLD.counted
+CREATE TRIGGER letters_moved AFTER UPDATE OF state, replay_id, outcome ON dead_letters WHEN NEW.counted = OLD.counted
 BEGIN
     INSERT INTO letter_tallies (replay_id, group_id, standing, letters)
-    VALUES (coalesce(OLD.replay_id, 0), OLD.group_id, coalesce(OLD.verdict, OLD.state), -1),
-        (coalesce(NEW.replay_id, 0), NEW.group_id, coalesce(NEW.verdict, NEW.state), 1)
+    VALUES (coalesce(OLD.replay_id, 0), OLD.group_id, coalesce(OLD.outcome, OLD.state), -1),
+        (coalesce(NEW.replay_id, 0), NEW.group_id, coalesce(NEW.outcome, NEW.state), 1)
     ON CONFLICT DO UPDATE SET letters = letters + excluded.letters;
 END;
 
 CREATE TRIGGER letters_pruned AFTER DELETE ON dead_letters
 BEGIN
-    UPDATE letter_tallies SET letters = letters - 1, pruned = pruned + (OLD.verdict IS NOT NULL)
-    WHERE replay_id = coalesce(OLD.replay_id, 0) AND group_id = OLD.group_id AND standing = coalesce(OLD.verdict, OLD.state);
+    UPDATE letter_tallies SET letters = letters - 1, pruned = pruned + (OLD.outcome IS NOT NULL)
+    WHERE replay_id = coalesce(OLD.replay_id, 0) AND group_id = OLD.group_id AND standing = coalesce(OLD.outcome, OLD.state);
     DELETE FROM letter_facts WHERE letter_id = OLD.id;
     DELETE FROM replay_skips WHERE letter_id = OLD.id AND replay_id = OLD.replay_id;
     DELETE FROM receipts WHERE letter_id = OLD.id;
@@ -283,7 +283,7 @@ END;
 CREATE TRIGGER letters_followed AFTER INSERT ON dead_letters WHEN NEW.round > 1
 BEGIN
     UPDATE dead_letters SET state = 'returned', closed_at = NEW.last_failure_at,
-        verdict = CASE group_id WHEN NEW.group_id THEN 'same' ELSE 'other' END
+        outcome = CASE group_id WHEN NEW.group_id THEN 'same' ELSE 'other' END
     WHERE job_id = NEW.job_id AND state = 'replaying';
 END;
 
@@ -291,7 +291,7 @@ CREATE TRIGGER jobs_replayed AFTER UPDATE OF finished_at ON jobs
 WHEN NEW.round > 1 AND NEW.finished_at IS NOT NULL AND NEW.status <> 'failed'
     AND EXISTS (SELECT 1 FROM dead_letters WHERE job_id = NEW.id AND state = 'replaying')
 BEGIN
-    UPDATE dead_letters SET state = 'resolved', verdict = CASE NEW.status WHEN 'cancelled' THEN 'cancelled' ELSE 'completed' END,
+    UPDATE dead_letters SET state = 'resolved', outcome = CASE NEW.status WHEN 'cancelled' THEN 'cancelled' ELSE 'completed' END,
         closed_at = NEW.finished_at
     WHERE job_id = NEW.id AND state = 'replaying';
 END;

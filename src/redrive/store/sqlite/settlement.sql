@@ -26,7 +26,7 @@ FROM (SELECT coalesce(replay_id, 0) AS replay, group_id, count(*) AS ended
 -- What the trigger on jobs would do one by one, at more than twice the cost.
 -- ?1: closed_at
 -- row: job_id
-UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = ?1, counted = counted + 1
+UPDATE dead_letters SET state = 'resolved', outcome = 'completed', closed_at = ?1, counted = counted + 1
 WHERE job_id IN (VALUES {rows}) AND state = 'replaying';
 
 -- name: advance

@@ -122,7 +122,7 @@ class LetterLine:
 class DeadLetter(LetterLine):
     """One dead letter in full."""
 
-    verdict: str | None
+    outcome: str | None
     """How its replay ended: completed, cancelled, same, other; None while it has not."""
     follows: int | None
     """The letter of the round before."""

@@ -97,7 +97,7 @@ GROUP BY 1, 2, 3 HAVING sum(letters) > 0;
 -- name: taken_by_letter
 SELECT lanes.pipeline, letter.state, letter.replay_id, count(*) AS letters
 FROM dead_letters letter /* INDEXED BY dead_letters_taken */ JOIN lanes ON lanes.id = letter.lane_id
-WHERE letter.replay_id IS NOT NULL AND letter.verdict IS NULL AND letter.state <> 'replaying' AND {window}
+WHERE letter.replay_id IS NOT NULL AND letter.outcome IS NULL AND letter.state <> 'replaying' AND {window}
 GROUP BY 1, 2, 3;
 
 -- name: letter_pairs
@@ -183,7 +183,7 @@ SELECT {letter_line} FROM letters letter JOIN lanes ON lanes.id = lane_id WHERE 
 SELECT letter_id AS id, message FROM letter_facts WHERE letter_id {in_ids};
 
 -- part: letter_columns
-{letter_line}, letter.verdict, letter.follows,
+{letter_line}, letter.outcome, letter.follows,
     (SELECT next.id FROM dead_letters next WHERE next.job_id = letter.job_id AND next.follows = letter.id ORDER BY next.id LIMIT 1) AS followed_by,
     letter.evidence, letter.is_safe, letter.closed_at, letter.is_retryable, letter.code AS error_class, letter.exception, letter.reason,
     letter.context AS sanitized_context, letter.stack AS last_stack;
@@ -209,7 +209,7 @@ WHERE is_taken = 1 AND letters > 0 AND group_id {in_ids} AND ($2::text IS NULL O
 
 -- name: taken_in_span
 SELECT group_id, count(*) AS letters FROM dead_letters /* INDEXED BY dead_letters_taken */
-WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying' AND group_id {in_ids}
+WHERE replay_id IS NOT NULL AND outcome IS NULL AND state <> 'replaying' AND group_id {in_ids}
     AND ($2::text IS NULL OR state = $2::text) AND last_failure_at >= $3::double precision AND last_failure_at < $4::double precision
 GROUP BY group_id;
 

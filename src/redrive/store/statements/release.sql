@@ -57,7 +57,7 @@ CASE WHEN $2::bigint = 0 AND jobs.input IS NOT NULL THEN jobs.input WHEN $2::big
 -- The next letters of a replay.
 {candidates}
     FROM dead_letters letter /* INDEXED BY dead_letters_taken */ JOIN jobs ON jobs.id = letter.job_id JOIN lanes ON lanes.id = jobs.lane_id
-    WHERE letter.replay_id = $1 AND letter.verdict IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT $3) AS found;
+    WHERE letter.replay_id = $1 AND letter.outcome IS NULL AND letter.state <> 'replaying' ORDER BY letter.id LIMIT $3) AS found;
 
 -- name: replay_candidates
 -- Letters by id, whatever replay they belong to.

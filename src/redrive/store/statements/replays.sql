@@ -38,7 +38,7 @@ SELECT count(*) FROM (SELECT 1 FROM jobs JOIN lanes ON lanes.id = lane_id
 SELECT count(*) AS letters, sum((jobs.status IN ('complete', 'skipped'))::integer)::bigint AS complete,
     sum((SELECT count(*) FROM attempts
         WHERE attempts.job_id = letter.job_id AND attempts.round > letter.round AND outcome = 'ok'))::bigint AS stages
-FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.replay_id = $1::bigint AND letter.verdict = 'completed';
+FROM dead_letters letter JOIN jobs ON jobs.id = letter.job_id WHERE letter.replay_id = $1::bigint AND letter.outcome = 'completed';
 
 -- name: returned_of
 SELECT after.code, after.fingerprint AS "group", count(*) AS letters, min(after.id) AS sample, sum(after.is_escalated)::bigint AS escalated
@@ -131,16 +131,16 @@ UPDATE replays SET status = 'cancelling', reason = $1::text WHERE id = $2::bigin
 
 -- part: marked_letters
 SELECT id FROM dead_letters /* INDEXED BY dead_letters_taken */
-    WHERE replay_id = $1::bigint AND verdict IS NULL AND state <> 'replaying' ORDER BY id LIMIT $2::bigint;
+    WHERE replay_id = $1::bigint AND outcome IS NULL AND state <> 'replaying' ORDER BY id LIMIT $2::bigint;
 
 -- name: unmark_letters
 UPDATE dead_letters /* NOT INDEXED */ SET replay_id = NULL, freed = (SELECT last FROM letter_moves)
-WHERE id = ANY (ARRAY({marked_letters})) AND replay_id = $1::bigint AND verdict IS NULL AND state <> 'replaying'
+WHERE id = ANY (ARRAY({marked_letters})) AND replay_id = $1::bigint AND outcome IS NULL AND state <> 'replaying'
 RETURNING id;
 
 -- name: end_cancelled
 UPDATE replays SET status = 'cancelled', ended_at = $1::double precision WHERE id = $2::bigint AND status = 'cancelling' AND NOT EXISTS (
-    SELECT 1 FROM dead_letters /* INDEXED BY dead_letters_taken */ WHERE replay_id = $2::bigint AND verdict IS NULL AND state <> 'replaying');
+    SELECT 1 FROM dead_letters /* INDEXED BY dead_letters_taken */ WHERE replay_id = $2::bigint AND outcome IS NULL AND state <> 'replaying');
 
 -- name: close_replay
 UPDATE replays SET note = $1::text, closed_at = $2::double precision WHERE id = $3::bigint AND ended_at IS NOT NULL AND closed_at IS NULL;
@@ -167,7 +167,7 @@ SELECT rules FROM replay_rules WHERE pipeline = $1::text;
 SELECT replay_id, counted, found FROM (
     SELECT replay_id, sum(letters)::bigint AS counted FROM letters_by_replay WHERE standing IN ('waiting', 'replaying')
     GROUP BY replay_id) AS tallied
-    FULL JOIN (SELECT replay_id, count(*) AS found FROM dead_letters WHERE replay_id IS NOT NULL AND verdict IS NULL
+    FULL JOIN (SELECT replay_id, count(*) AS found FROM dead_letters WHERE replay_id IS NOT NULL AND outcome IS NULL
         GROUP BY replay_id) AS present USING (replay_id)
 WHERE coalesce(counted, 0) <> coalesce(found, 0) ORDER BY replay_id LIMIT $1::bigint;
 
@@ -179,5 +179,5 @@ SELECT reason FROM operations WHERE subject_kind = 'replay' AND subject_id = CAS
 SELECT closed_at FROM dead_letters /* INDEXED BY dead_letters_replay */
 WHERE replay_id = $1::bigint AND closed_at IS NOT NULL AND id < coalesce((
     SELECT min(id) FROM dead_letters /* INDEXED BY dead_letters_taken */
-    WHERE replay_id = $1::bigint AND verdict IS NULL AND state <> 'replaying'), 9223372036854775807)
+    WHERE replay_id = $1::bigint AND outcome IS NULL AND state <> 'replaying'), 9223372036854775807)
 ORDER BY id DESC LIMIT $2::bigint;

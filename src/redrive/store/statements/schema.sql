@@ -20,7 +20,7 @@ CREATE INDEX jobs_of_owner ON jobs (owner, id) WHERE owner IS NOT NULL;
 
 CREATE UNIQUE INDEX attempts_of_job ON attempts (job_id, dispatch);
 
-CREATE UNIQUE INDEX dead_letters_live ON dead_letters (job_id) WHERE verdict IS NULL AND state <> 'replaying';
+CREATE UNIQUE INDEX dead_letters_live ON dead_letters (job_id) WHERE outcome IS NULL AND state <> 'replaying';
 CREATE INDEX dead_letters_of_job ON dead_letters (job_id);
 CREATE INDEX dead_letters_group ON dead_letters (group_id, state, last_failure_at, id);
 CREATE INDEX dead_letters_time ON dead_letters (last_failure_at, id);
@@ -29,7 +29,7 @@ CREATE INDEX dead_letters_key ON dead_letters (key, last_failure_at, id) WHERE k
 CREATE INDEX dead_letters_assignee ON dead_letters (assignee, last_failure_at, id) WHERE assignee IS NOT NULL;
 CREATE INDEX dead_letters_escalated ON dead_letters (last_failure_at, id) WHERE is_escalated = 1;
 CREATE INDEX dead_letters_taken ON dead_letters (replay_id, id)
-WHERE replay_id IS NOT NULL AND verdict IS NULL AND state <> 'replaying';
+WHERE replay_id IS NOT NULL AND outcome IS NULL AND state <> 'replaying';
 CREATE INDEX dead_letters_replay ON dead_letters (replay_id, id) WHERE replay_id IS NOT NULL;
 CREATE INDEX dead_letters_run ON dead_letters (run_id, last_failure_at, id) WHERE run_id IS NOT NULL;
 CREATE INDEX dead_letters_follows ON dead_letters (follows) WHERE follows IS NOT NULL;
@@ -60,7 +60,7 @@ FROM jobs;
 
 -- A letter as it is read: with its failure, and the fingerprint of its group.
 CREATE VIEW letters AS
-SELECT letter.id, letter.job_id, letter.lane_id, letter.group_id, letter.round, letter.state, letter.replay_id, letter.verdict,
+SELECT letter.id, letter.job_id, letter.lane_id, letter.group_id, letter.round, letter.state, letter.replay_id, letter.outcome,
     letter.is_escalated, letter.follows, letter.owner, letter.key, letter.first_failure_at, letter.last_failure_at, letter.diagnosis,
     letter.assignee, letter.is_safe, letter.evidence, letter.closed_at, letter.moved, facts.code, facts.category, facts.is_retryable,
     facts.exception, letter_groups.fingerprint, facts.reason, facts.message, facts.context, facts.stack

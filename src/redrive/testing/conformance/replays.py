@@ -52,9 +52,9 @@ def retryable_failure(of: ClaimedJob) -> Settlement:
 
 
 def letters(store: Store, job: JobId) -> list[tuple[object, ...]]:
-    """Return the state, verdict, mark of escalation and predecessor of a job's letters."""
+    """Return the state, outcome, mark of escalation and predecessor of a job's letters."""
     rows = store.query(letter_sql.letters_of_job(job=job))
-    return [(row.state, row.verdict, row.is_escalated, row.follows) for row in rows]
+    return [(row.state, row.outcome, row.is_escalated, row.follows) for row in rows]
 
 
 def released(store: Store, letter: int, *, replay: int | None = None, first: LaneId | None = None) -> bool:
@@ -192,7 +192,7 @@ class RoundTests(Scene):
 
 
 class ReplayTests(RoundTests):
-    """Releases, verdicts, and the counters that follow."""
+    """Releases, outcomes, and the counters that follow."""
 
     def test_a_queued_job_that_is_cancelled_resolves_its_letter(self, store: Store) -> None:
         """As one that runs."""
@@ -255,7 +255,7 @@ class ReplayTests(RoundTests):
         agree((begins_with(from_start=False), begins_with(from_start=True)), (None, 1))
 
     def test_replays_count_their_letters(self, store: Store) -> None:
-        """From the mark to the verdict."""
+        """From the mark to the outcome."""
         _, lane = failed(store)
         failed(store)
         begin_replay(store, cutoff=2)

@@ -112,7 +112,7 @@ def test_a_replay_that_fails_again_with_the_same_permanent_code_is_escalated(sho
     shop.work()
 
     letters = read_rows(
-        shop.store, "SELECT id, state, verdict, is_escalated, follows, round FROM dead_letters ORDER BY id"
+        shop.store, "SELECT id, state, outcome, is_escalated, follows, round FROM dead_letters ORDER BY id"
     )
     assert letters == [(1, "returned", "same", 0, None, 1), (2, "open", None, 1, 1, 2)]
 

@@ -153,7 +153,7 @@ def test_a_replayed_job_that_skips_resolves_its_letter(store: SqliteStore, rd: R
     work(store, flow)
 
     assert job.status == "skipped"
-    assert letters(store, "state, verdict") == [("resolved", "completed")]
+    assert letters(store, "state, outcome") == [("resolved", "completed")]
     assert "its replay completed" in " ".join(explain(store, job.id).sentences)
 
 

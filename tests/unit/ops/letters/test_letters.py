@@ -69,7 +69,7 @@ def fill(rd: Redrive, count: int = 400) -> None:
             handled = drawn.choice([None, "eve"]), drawn.choice([0, 0, 1])
             db.execute(
                 "INSERT INTO dead_letters (id, job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at,"
-                " is_safe, evidence, verdict, closed_at, assignee, is_escalated)"
+                " is_safe, evidence, outcome, closed_at, assignee, is_escalated)"
                 " VALUES (?1, ?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?7, 1, 'e', ?8, ?9, ?10, ?11)",
                 (letter, lane, group, state, owner, key, float(drawn.randrange(40)), *past, *handled),
             )
@@ -404,7 +404,7 @@ def test_a_letter_names_the_one_it_follows_and_the_one_that_followed(rd: Redrive
 
     first, second = get_letter(rd.store, 1), get_letter(rd.store, 2)
 
-    assert (first.state, first.verdict, first.followed_by) == ("returned", "same", 2)
+    assert (first.state, first.outcome, first.followed_by) == ("returned", "same", 2)
     assert (second.state, second.follows, second.is_escalated) == ("open", 1, True)
     assert [each.is_escalated for each in list_letters(rd.store, LetterFilter()).letters] == [True, False]
 

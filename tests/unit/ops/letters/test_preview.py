@@ -25,7 +25,7 @@ def mixed(rd: Redrive) -> None:
     triage.remediate(rd.store, only(rd, 4), ANN, evidence="e", is_safe=True)
     triage.discard(rd.store, only(rd, 5), ANN)
     change_rows(
-        rd, "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0 WHERE id = 6"
+        rd, "UPDATE dead_letters SET state = 'resolved', outcome = 'completed', closed_at = 1.0 WHERE id = 6"
     )
     stamp(rd, 7)
 

@@ -356,7 +356,7 @@ def test_several_named_letters_are_logged_by_their_number(rd: Redrive) -> None:
 
 def test_closed_letters_need_nobody(rd: Redrive) -> None:
     fail(rd, 0)
-    change_rows(rd, "UPDATE dead_letters SET state = 'resolved', verdict = 'completed', closed_at = 1.0")
+    change_rows(rd, "UPDATE dead_letters SET state = 'resolved', outcome = 'completed', closed_at = 1.0")
 
     assert triage.assign(rd.store, only(rd, 1), ANN, assignee="bob").left == {Reason("state", "resolved"): 1}
     assert triage.triage(rd.store, only(rd, 1), ANN, diagnosis="data").left == {

@@ -15,7 +15,7 @@ def test_paths_digests_and_ids_are_not_random(value: str) -> None:
     assert not values.is_random(value)
 
 
-def test_a_verdict_holds_no_password() -> None:
-    assert values.is_verdict("This field is required")
-    assert not values.is_verdict("hunter2 is required here")
-    assert not values.is_verdict("correct horse battery")
+def test_the_message_of_a_validator_holds_no_password() -> None:
+    assert values.is_validation("This field is required")
+    assert not values.is_validation("hunter2 is required here")
+    assert not values.is_validation("correct horse battery")

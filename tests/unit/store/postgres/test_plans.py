@@ -48,7 +48,7 @@ INSERT INTO tallies (run_id, lane_id, status, jobs, part) SELECT n, 1 + n % 40, 
 INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, owner, key, first_failure_at, last_failure_at, replay_id, run_id)
 SELECT n, 1 + n % 40, 1 + n % 200, 1, 'open', 'owner ' || n % 1000, 'key ' || n, n, n, CASE n % 1000 WHEN 0 THEN 1 END, 1 + n / 4
 FROM generate_series(1, {MANY}) AS n;
-INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, verdict, first_failure_at, last_failure_at, closed_at, replay_id, follows)
+INSERT INTO dead_letters (job_id, lane_id, group_id, round, state, outcome, first_failure_at, last_failure_at, closed_at, replay_id, follows)
 SELECT n, 1 + n % 40, 1 + n % 200, 2, CASE n % 2 WHEN 0 THEN 'resolved' ELSE 'returned' END, CASE n % 2 WHEN 0 THEN 'completed' ELSE 'same' END,
     n, n, n, 2 + n % 100, n FROM generate_series(1, {MANY} / 2) AS n;
 INSERT INTO letter_facts (letter_id, code, category, is_retryable, exception, reason, message, context, stack)

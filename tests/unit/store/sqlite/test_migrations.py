@@ -191,7 +191,7 @@ def test_a_database_of_version_1_is_refused_examined_and_copied_as_it_is(first: 
 WORDS = {
     "installation": ("installations", {}),
     "campaigns": ("replays", {"selection": "filter", "stamped_to": "marked_to"}),
-    "dead_letters": ("dead_letters", {"campaign_id": "replay_id"}),
+    "dead_letters": ("dead_letters", {"campaign_id": "replay_id", "verdict": "outcome"}),
     "letter_groups": ("letter_groups", {"error_class": "exception"}),
     "letter_facts": ("letter_facts", {"error_class": "exception"}),
     "letter_tallies": ("letter_tallies", {"campaign_id": "replay_id"}),

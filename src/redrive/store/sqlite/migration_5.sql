@@ -1,0 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Version 5: how the replay of a letter ended is its outcome; a verdict is what a rule answers.
+
+ALTER TABLE dead_letters RENAME COLUMN verdict TO outcome;
