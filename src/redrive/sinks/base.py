@@ -41,7 +41,7 @@ class SunkLetter(Struct, frozen=True, kw_only=True):
     sent_at: datetime
     """When this delivery began, on the worker's clock; different each time."""
     letter_id: int | None
-    """None if the letter was pruned before it was delivered; texts that only the letter had are then empty."""
+    """None if the letter was pruned before it was delivered, or cannot be read; texts that only the letter had are then empty."""
     job_id: int
     dispatch: int
     pipeline: str

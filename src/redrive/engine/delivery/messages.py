@@ -6,7 +6,7 @@ Only reads. What was pruned or erased meanwhile is left out; if nothing is left,
 
 from __future__ import annotations
 
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -20,9 +20,11 @@ from redrive.engine.pipeline.pipeline import Event
 from redrive.redaction.process import redact, redact_mapping
 from redrive.sinks.base import BreakerChange, Input, Sink, SunkLetter, wanted_input, wants_payload
 from redrive.store.protocol import Store
+from redrive.store.statements import letters as letter_sql
 from redrive.store.statements import outbox as outbox_sql
 from redrive.store.statements import transfer as transfer_sql
 from redrive.store.statements import workers as worker_sql
+from redrive.store.statements.letters import DeadLetter
 from redrive.store.statements.outbox import Notice, SunkAttempt
 from redrive.store.statements.statement import members_of
 
@@ -36,8 +38,7 @@ def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
     if notice.job is None or notice.attempt is None or notice.round is None or notice.outcome is None:
         return None
     reason, sentence = reason_and_sentence(notice.decision)
-    found = store.query(outbox_sql.letter_for_sink(letter=notice.letter)) if notice.letter is not None else []
-    letter = _letter_fields(found[0]) if found else {"category": category_of(lane, str(notice.code))}
+    letter = _letter_of(store, notice)
     return Event(
         kind=notice.outcome,
         job_id=notice.job,
@@ -54,10 +55,10 @@ def event_of(store: Store, lane: Lane, notice: Notice) -> Event | None:
         http_status=notice.http_status,
         notes={} if notice.notes is None else _decoded(notice.notes, dict[str, str]) or {},
         key=notice.key,
-        category=cast("str | None", letter["category"]),
-        exception=_text(letter.get("exception", notice.exception)),
-        stack=_text(letter.get("last_stack")),
-        is_escalated=bool(letter.get("is_escalated")),
+        category=category_of(lane, str(notice.code)) if letter is None else letter.category,
+        exception=_text(notice.exception) if letter is None else letter.exception,
+        stack="" if letter is None else letter.last_stack,
+        is_escalated=letter is not None and letter.is_escalated,
     )
 
 
@@ -109,10 +110,10 @@ def sunk_letter(store: Store, lane: Lane, notice: Notice, *, now: float, sink: S
     job, dispatch = notice.job, notice.dispatch
     if job is None or dispatch is None or notice.letter is None:
         return None
-    found = store.query(outbox_sql.letter_for_sink(letter=notice.letter))
-    if not found and notice.outcome is None:
+    found = _letter_of(store, notice)
+    if found is None and notice.outcome is None:
         return None
-    letter = _letter_fields(found[0]) if found else _attempt_fields(lane, notice)
+    letter = _attempt_fields(lane, notice) if found is None else _letter_fields(found)
     attempts = store.query(outbox_sql.attempts_for_sink(job=job, dispatch=dispatch, limit=HISTORY_MAX))
     change = {
         "delivery": f"{store.query(transfer_sql.installation())[0]}-{job}-{dispatch}-{notice.id}",
@@ -131,11 +132,11 @@ def sunk_letter(store: Store, lane: Lane, notice: Notice, *, now: float, sink: S
         else None,
         "input": _input_of(store, job, lane.id, letter["round"], wanted_input(sink)),
     }
-    return msgspec.convert({**change, **letter, **history}, SunkLetter)
+    return msgspec.convert({**letter, **change, **history}, SunkLetter)
 
 
 def _attempt_fields(lane: Lane, notice: Notice) -> dict[str, object]:
-    """Return what is known from the attempt about a letter that was pruned."""
+    """Return what is known from the attempt about a letter that is not there."""
     return {
         "round": notice.round,
         "pipeline": lane.pipeline.name,
@@ -156,19 +157,24 @@ def _attempt_fields(lane: Lane, notice: Notice) -> dict[str, object]:
     }
 
 
-def _letter_fields(row: outbox_sql.LetterForSink) -> dict[str, object]:
+def _letter_of(store: Store, notice: Notice) -> DeadLetter | None:
+    """Return the letter of a notice; None if it has none, or it was pruned or cannot be decoded."""
+    if notice.letter is None:
+        return None
+    try:
+        return next(iter(store.query(letter_sql.letter(letter=notice.letter))), None)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def _letter_fields(letter: DeadLetter) -> dict[str, object]:
     return {
-        **row._asdict(),
-        "letter_id": row.id,
-        "error_class": row.code,
-        "last_stack": row.stack,
-        "sanitized_context": _decoded(row.context, dict[str, object]) or {},
-        "first_failure_at": instant(row.first_failure_at),
-        "last_failure_at": instant(row.last_failure_at),
+        **members_of(letter),
+        "letter_id": letter.id,
+        "fingerprint": letter.group,
         # The submitter of the job set both; the store has them unredacted, because they are searched.
-        "key": None if row.key is None else redact(row.key),
-        "owner": None if row.owner is None else redact(row.owner),
-        "replay": row.replay_id,
+        "key": None if letter.key is None else redact(letter.key),
+        "owner": None if letter.owner is None else redact(letter.owner),
     }
 
 

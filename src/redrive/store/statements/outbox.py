@@ -59,32 +59,6 @@ class UndeliveredNotices(NamedTuple):
     tries: int
 
 
-class LetterForSink(NamedTuple):
-    id: int
-    pipeline: str
-    stage: str
-    round: int
-    code: str
-    category: str
-    is_retryable: bool
-    exception: str
-    message: str
-    stack: str
-    fingerprint: str
-    reason: str
-    context: bytes
-    first_failure_at: float
-    last_failure_at: float
-    is_escalated: bool
-    follows: int | None
-    key: str | None
-    owner: str | None
-    diagnosis: str | None
-    assignee: str | None
-    evidence: str | None
-    replay_id: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SunkAttempt(AttemptLine):
     """One run of a stage, in short."""
@@ -124,8 +98,6 @@ def drop_notice(*, notice: int) -> None: ...
 def put_receipt(*, letter: int, sink: str, receipt: str, now: float) -> None: ...
 @statement
 def undelivered(*, before: float) -> UndeliveredNotices: ...
-@statement
-def letter_for_sink(*, letter: int) -> LetterForSink: ...
 @statement
 def attempts_for_sink(*, job: int, dispatch: int, limit: int) -> AttemptForSink: ...
 @statement

@@ -58,12 +58,6 @@ SELECT pipeline, recipient, count(*) AS notices, count(*) FILTER (WHERE due_at <
 FROM outbox JOIN lanes ON lanes.id = lane_id
 GROUP BY pipeline, recipient ORDER BY pipeline, recipient;
 
--- name: letter_for_sink
-SELECT letter.id, lanes.pipeline, lanes.stage, letter.round, letter.code, letter.category, letter.is_retryable, letter.exception,
-    letter.message, letter.stack, letter.fingerprint, letter.reason, letter.context, letter.first_failure_at, letter.last_failure_at,
-    letter.is_escalated, letter.follows, letter.key, letter.owner, letter.diagnosis, letter.assignee, letter.evidence, letter.replay_id
-FROM letters letter JOIN lanes ON lanes.id = letter.lane_id WHERE letter.id = $1::bigint;
-
 -- name: attempts_for_sink
 -- The last attempts, the newest first.
 SELECT attempts.dispatch, stage, round, attempt, outcome, code, http_status, attempts.started_at, ended_at,

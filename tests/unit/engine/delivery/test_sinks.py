@@ -151,7 +151,7 @@ def test_what_was_pruned_or_cannot_be_read_is_left_out(
     change_rows(store, "DELETE FROM dead_letters WHERE job_id = 1")
     change_rows(
         store,
-        "UPDATE letter_facts SET context = ?, message = '' WHERE letter_id = (SELECT id FROM letters WHERE job_id = 2)",
+        "UPDATE letter_facts SET context = ? WHERE letter_id = (SELECT id FROM letters WHERE job_id = 2)",
         (b"\0",),
     )
     change_rows(store, "UPDATE jobs SET payload = ? WHERE id = 2", (b"\0",))
@@ -162,7 +162,12 @@ def test_what_was_pruned_or_cannot_be_read_is_left_out(
     first, second = sorted(basket.letters, key=lambda letter: letter.job_id)
     assert (first.letter_id, first.code, first.last_stack, first.stage) == (None, "IO_DENIED", "", "call")
     assert first.exception == "PermissionError"
-    assert (second.letter_id, second.sanitized_context, second.payload) == (2, {}, None)
+    assert (second.letter_id, second.code, second.sanitized_context, second.payload) == (
+        None,
+        "IO_DENIED",
+        {},
+        None,
+    )
     assert rows(store, "id", "outbox") == []
 
 
