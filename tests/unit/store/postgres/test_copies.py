@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 
 import psycopg
 import pytest
 
-from redrive import Context, Pipeline, connect, stage
+from redrive import Context, Pipeline, RetryPolicy, connect, stage
 from redrive.errors import StoreDamagedError
 from redrive.store.postgres.store import PostgresStore
 from tests.databases import Schemas
@@ -54,3 +55,48 @@ def test_a_worker_stops_when_a_copy_has_taken_the_place_of_its_database(schemas:
 
         with pytest.raises(StoreDamagedError, match="another database"):
             store.renew("w1", 0.0, 30.0)
+
+
+def test_a_copied_database_takes_its_own_letters_for_known_and_later_ones_for_new(schemas: Schemas) -> None:
+    @stage(retry=RetryPolicy(1))
+    def divide(number: int) -> float:
+        return 1 / number
+
+    flow = Pipeline("flow", [divide])
+
+    def fail(address: str) -> None:
+        with connect(address) as rd:
+            rd.submit(flow, 0)
+            rd.work([flow], until_idle=True, concurrency=1)
+
+    with schemas.database() as original:
+        fail(original)
+        with schemas.database(original) as copy:
+            fail(original)
+            fail(copy)
+            with connect(original) as rd:
+                lines = list(rd.letters.export(actor="ops"))
+            with connect(copy) as rd:
+                imported = rd.letters.import_(lines, actor="ops")
+
+    assert (imported.known, imported.made) == (1, 1)
+
+
+def test_a_copy_that_two_open_at_once_is_one_installation(schemas: Schemas) -> None:
+    with schemas.database() as address:
+        PostgresStore(address).close()
+        options = {"autocommit": True, "options": "-c search_path=redrive"}
+        with psycopg.connect(address, **options) as first, psycopg.connect(address, **options) as second:
+            # Nothing of a copy differs but where it is.
+            first.execute("UPDATE installations SET file = 1")
+            second_waits = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
+            thread = threading.Thread(target=second.execute, args=("SELECT identify()",))
+            with first.transaction():
+                first.execute("SELECT identify()")
+                thread.start()
+                # One that does not wait ends, and what it did is judged.
+                while thread.is_alive() and first.execute(second_waits, (second.info.backend_pid,)).fetchone() == (False,):
+                    pass
+            thread.join()
+
+            assert first.execute("SELECT count(*) FROM installations").fetchone() == (2,)
