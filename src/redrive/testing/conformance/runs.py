@@ -139,6 +139,18 @@ class StatusTests(Scene):
         agree(store.query(run_sql.has_live_runs()), [True])
         agree(store.query(run_sql.live_runs(now=NOW)), [])
 
+    def test_an_item_that_is_erased_after_its_end_does_not_make_its_run_live(self, store: Store) -> None:
+        """The run ended once, and nobody hears of it again."""
+        one, two = started(store)
+        build.exchange(store, "w1", [build.settlement(one), build.burial(two)])
+        decided(store, "failed", complete=1)
+
+        for each in (one, two):
+            holds(store.apply(job_sql.erase_job(job=each.id, now=NOW).touching(1)) is not None)
+
+        (row,) = store.query(run_sql.run(run=1))
+        agree((row.status, row.ended_at), ("failed", NOW))
+
     def test_one_that_failed_before_its_end_can_be_stopped_and_one_that_ended_cannot(
         self, store: Store
     ) -> None:
