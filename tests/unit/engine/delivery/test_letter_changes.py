@@ -130,6 +130,52 @@ def test_a_letter_that_returns_is_heard_of_and_the_one_that_follows_it_is_escala
     assert len({each.identity for each in basket.changes}) == 2
 
 
+def test_the_end_of_a_letter_has_the_attempts_of_its_own_round_and_those_before(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    basket = Basket()
+    pipeline = shop(basket, fails_in=(1, 2))
+    job = rd.submit(pipeline, 1)
+    serve(store, clock, pipeline)
+    retry_job(store, job.id, Actor("ops"))
+    serve(store, clock, pipeline)
+
+    heard = {(each.letter_id, each.event): (each.dispatch, each.attempts) for each in basket.changes}
+    assert heard == {(1, "born"): (1, 1), (1, "replaying"): (1, 1), (1, "returned"): (1, 1), (2, "born"): (2, 2)}
+
+
+def test_a_change_is_called_what_was_done_and_has_the_time_at_which_it_was(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    basket = Basket()
+    pipeline = shop(basket)
+    job = rd.submit(pipeline, 1)
+    serve(store, clock, pipeline)
+    letters = rd.letters
+    clock.advance(60)
+    letters.assign(letters.choose(ids=[1]), assignee="mia", actor="ops")
+    for diagnosis in ("data", "transient"):
+        clock.advance(60)
+        letters.triage(letters.choose(ids=[1]), diagnosis=diagnosis, actor="ops")
+    retry_job(store, job.id, Actor("ops"))
+    clock.advance(60)
+    letters.assign(letters.choose(ids=[1]), assignee="kim", actor="ops")
+    serve(store, clock, pipeline)
+
+    born = basket.changes[0].changed_at
+    assert [
+        (each.event, each.state, round((each.changed_at - born).total_seconds())) for each in basket.changes
+    ] == [
+        ("born", "open", 0),
+        ("assigned", "open", 60),
+        ("triaged", "triaged", 120),
+        ("triaged", "triaged", 180),
+        ("replaying", "replaying", 180),
+        ("assigned", "replaying", 240),
+        ("resolved", "resolved", 240),
+    ]
+
+
 def test_a_change_that_a_sink_refuses_holds_up_later_ones_of_its_letter_and_no_other_letter(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
