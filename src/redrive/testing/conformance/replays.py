@@ -219,8 +219,10 @@ class ReplayTests(RoundTests):
         agree([each.key_owner for each in batch_of(rows).candidates], [newer.id])
 
     def test_the_settings_of_a_letter_are_those_of_its_own_round(self, store: Store) -> None:
-        """While its job runs again with others."""
+        """Of the attempt that was the last one, while its job runs again with others."""
         one = build.taken(store)
+        build.exchange(store, "w1", [build.retry(one, at=NOW, config="before")])
+        (one,) = build.claim(store, one.lane)
         build.exchange(store, "w1", [build.burial(one, config="then")])
         released(store, 1)
         (one,) = build.claim(store, one.lane, now=NOW + 20)

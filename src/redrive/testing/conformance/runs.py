@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from redrive.store.protocol import Store
 from redrive.store.records import ClaimedJob, JobId, Step
 from redrive.store.statements import jobs as job_sql
+from redrive.store.statements import outbox as outbox_sql
 from redrive.store.statements import runs as run_sql
 from redrive.testing.conformance import build
 from redrive.testing.conformance.build import NOW, Scene, agree, holds, lanes_of
@@ -168,6 +169,33 @@ class StatusTests(Scene):
         agree(store.query(run_sql.run(run=1))[0].reason, "why")
         agree(store.apply(stop("paused", NOW)), None)
         holds(store.apply(run_sql.open_source(run=1).touching(1)) is None)
+
+    def test_the_end_of_a_run_is_told_once_to_those_of_its_pipeline_and_a_pause_is_not(
+        self, store: Store
+    ) -> None:
+        """A run that is paused has not ended, and one that has does not end again."""
+        lanes = (*lanes_of(store), *lanes_of(store, pipeline="other"))
+        for pipeline in ("shop", "other"):
+            store.apply(outbox_sql.add_listener(pipeline=pipeline, topic="runs", recipient=pipeline))
+        opened(store)
+
+        def told() -> list[tuple[str, int | None]]:
+            return [
+                (recipient, notice.run)
+                for lane in lanes
+                for recipient in ("shop", "other")
+                for notice in store.query(
+                    outbox_sql.notices_for(lane=lane, recipient=recipient, now=NOW, limit=10)
+                )
+            ]
+
+        store.apply(stop("paused", NOW))
+        agree(told(), [])
+        store.apply(stop("cancelled", None))
+        for _ in range(2):
+            ended = run_sql.end_run(status="cancelled", reason=None, ended_at=NOW, run=1)
+            holds(store.apply(ended.touching(1)) is not None)
+        agree(told(), [("shop", 1)])
 
     def test_an_abort_is_continued_when_nobody_keeps_it_any_more(self, store: Store) -> None:
         """And left alone when its items were all cancelled, and one runs again."""

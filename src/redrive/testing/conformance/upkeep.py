@@ -6,12 +6,14 @@ Nothing that is younger than its age is deleted, and no count is wrong afterward
 
 from __future__ import annotations
 
+from redrive.engine.replay.record import counts_of
 from redrive.engine.retention import Retention
 from redrive.engine.runs.runs import RunOptions
 from redrive.ops.audit import Actor
 from redrive.ops.checkup.doctor import examine, has_problems
 from redrive.ops.upkeep.prune import prune
 from redrive.store.protocol import Store
+from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import upkeep as upkeep_sql
 from redrive.testing.conformance.build import agree, holds, statuses
@@ -54,6 +56,21 @@ class UpkeepTests(ShopTests):
         holds(not shop.rd.runs.latest())
         agree([shop.rd.jobs.show(job).facts.run for job in (1, 2)], [None, None])
         holds(not has_problems(examine(store, is_deep=True)))
+
+    def test_letters_that_are_pruned_do_not_wait_in_a_replay_any_more(
+        self, store: Store, shop: ShopScene
+    ) -> None:
+        """It would never come to its end."""
+        shop.fail("a", "b")
+        replay = shop.rd.replays.start(**BY).id
+        shop.drive()
+        agree(counts_of(store, replay).waiting, 2)
+        shop.clock.advance(100)
+
+        agree(prune(store, Retention(failed=50), Actor("ann", "a test")), {"failed": 2})
+
+        agree(counts_of(store, replay).waiting, 0)
+        agree(store.query(replay_sql.wrong_replay_tallies(limit=5)), [])
 
     def test_a_run_is_opened_labelled_cancelled_and_read(self, store: Store, shop: ShopScene) -> None:
         """Its items end without those that were cancelled; a run that has lost its process is continued with its source."""
