@@ -192,15 +192,29 @@ def test_pipelines_that_share_a_breaker_all_hear_of_it(
     assert rows(store, "id", "outbox") == []
 
 
+def test_a_breaker_whose_name_begins_like_that_of_a_pipeline_is_another(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    pipeline = calling(clock, 0, on_breaker=lambda _: None)
+    record_listeners(store, lanes_of(store, [pipeline]))
+    for name in ("api", "api[example.org]", "api2", "api2[example.org]"):
+        move(store, name, "open", Actor("mia"), is_new=True)
+
+    heard = read_rows(store, "SELECT breaker FROM outbox JOIN breaker_changes changes ON changes.id = change_id")
+    assert sorted(heard) == [("api",), ("api[example.org]",)]
+
+
 def test_only_the_last_changes_are_kept(store: SqliteStore, rd: Redrive, dialect: str) -> None:
     move(store, "api", "open", Actor("mia"), is_new=True)
     if dialect == "sqlite":
-        change_rows(store, "UPDATE sqlite_sequence SET seq = 20000 WHERE name = 'breaker_changes'")
+        change_rows(store, "UPDATE sqlite_sequence SET seq = 9999 WHERE name = 'breaker_changes'")
     else:
-        read_rows(store, "SELECT setval('breaker_changes_id_seq', 20000)")
+        read_rows(store, "SELECT setval('breaker_changes_id_seq', 9999)")
     move(store, "api", "close", Actor("mia"))
+    assert sorted(each.id for each in breaker_changes(store)) == [1, 10_000]
 
-    assert [each.id for each in breaker_changes(store)] == [20_001]
+    move(store, "api", "open", Actor("mia"))
+    assert sorted(each.id for each in breaker_changes(store)) == [10_000, 10_001]
 
 
 def test_what_is_no_function_is_refused(clock: VirtualClock) -> None:
