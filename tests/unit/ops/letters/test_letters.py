@@ -291,6 +291,21 @@ def test_letters_of_yesterday_leave_the_trend(rd: Redrive, clock: VirtualClock) 
     assert (group.trend.word, sum(group.trend.hours), group.pending) == ("quiet", 0, 1)
 
 
+def test_a_letter_counts_for_the_hour_in_which_it_came_until_that_is_a_day_ago(
+    rd: Redrive, clock: VirtualClock
+) -> None:
+    clock.advance(3_600 - clock.wall() % 3_600 + 3_000)
+    rd.submit(MALL, 0)
+    rd.work([MALL], until_idle=True)
+    seen: list[tuple[int, ...]] = []
+    for seconds in (1_200, 22 * 3_600, 3_600):
+        clock.advance(seconds)
+        (group,) = list_groups(rd.store, LetterFilter()).groups
+        seen.append(tuple(hours_ago for hours_ago, came in enumerate(reversed(group.trend.hours)) if came))
+
+    assert seen == [(1,), (23,), ()]
+
+
 def test_the_beginning_of_a_fingerprint_is_enough_if_it_is_the_only_one(rd: Redrive) -> None:
     fill(rd)
 

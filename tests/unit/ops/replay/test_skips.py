@@ -12,6 +12,7 @@ from redrive.engine.replay.release import Obstacle
 from redrive.ops.replay import progress
 from redrive.ops.replay.progress import report_of
 from redrive.store.statements import replays as replay_sql
+from redrive.testing import VirtualClock
 from tests.embedded import changing
 
 BROKEN: list[bool] = []
@@ -122,3 +123,16 @@ def test_letters_with_different_problems_of_one_kind_are_counted_together(rd: Re
     report = rd.replays.status(begun.id)
     assert report.skips == [("type", 2)]
     assert len({obstacle.detail for _, obstacle in report.skipped_letters}) == 2
+
+
+def test_the_report_of_a_replay_stays_when_its_letters_are_pruned(rd: Redrive, clock: VirtualClock) -> None:
+    replay = left_out(rd)
+    clock.advance(100)
+
+    pruned = rd.prune(complete=50, failed=50)
+
+    report = rd.replays.status(replay)
+    assert pruned == {"complete": 9, "failed": 3}
+    assert (report.letters, report.recovered, report.waiting) == (10, 7, 0)
+    assert report.skips == [("key", 2), ("erased", 1)]
+    assert [letter for letter, _ in report.skipped_letters] == [3, 5, 6]
