@@ -68,6 +68,7 @@ class LetterTests(ShopTests):
         counted = store.query(letter_sql.count_by_assignee(which=of_bob, after=0, last=9))
         agree(counted, [("shop", "open", 1)])
         agree((found(store, group=group), found(store, code="NETWORK_RESET")), ([1, 2, 4], [3]))
+        agree(found(store, category=store.query(letter_sql.letter(letter=3))[0].category), [3])
         agree((found(store, since=later), found(store, until=later, stage="pay")), ([4], [1, 2, 3]))
         agree(found(store, ids=(4, 1), state="open"), [1, 4])
         agree((resolve_group(store, group[:8]), len(list_groups(store, LetterFilter()).groups)), (group, 2))

@@ -140,6 +140,17 @@ class StatusTests(Scene):
         agree(store.query(run_sql.has_live_runs()), [True])
         agree(store.query(run_sql.live_runs(now=NOW)), [])
 
+    def test_a_paused_run_stays_as_it_is_while_an_item_runs_again(self, store: Store) -> None:
+        """With the time at which it was paused."""
+        one, _ = started(store)
+        build.exchange(store, "w1", [build.burial(one)])
+        store.apply(stop("paused", NOW))
+
+        holds(released(store, 1))
+
+        (row,) = store.query(run_sql.run(run=1))
+        agree((row.status, row.ended_at), ("paused", NOW))
+
     def test_an_item_that_is_erased_after_its_end_does_not_make_its_run_live(self, store: Store) -> None:
         """The run ended once, and nobody hears of it again."""
         one, two = started(store)

@@ -102,6 +102,16 @@ def test_a_past_week_is_dropped_when_it_is_empty_and_nobody_is_in_the_way(url: s
     assert where(link) == {"attempts_19700108": 3}
 
 
+def test_an_attempt_that_is_committed_late_is_waited_for(url: str, link: Link) -> None:
+    seen = "SELECT attempts_frontier()"
+    with Server(address_of(url)).connect() as late, late.transaction():
+        late.execute(INSERT, (0.0, 1))
+        link.execute(INSERT, (0.0, 1))
+        assert link.execute(seen).fetchone() == (0,)
+
+    assert link.execute(seen).fetchone() == (2,)
+
+
 def test_rights_the_events_and_the_numbers_of_attempts_stay(schemas: Schemas) -> None:
     schema = schemas.emptied("granted")
     role = f"{schema}_reader"
