@@ -256,6 +256,34 @@ class ReplayTests(RoundTests):
 
         agree((begins_with(from_start=False), begins_with(from_start=True)), (None, 1))
 
+    def test_a_job_that_was_erased_with_its_edits_since_it_was_read_is_not_released(
+        self, store: Store
+    ) -> None:
+        """There is nothing that it could start with."""
+        job, _ = failed(store)
+        edit = triage_sql.add_edit(
+            letter=1, part="input", before=b"{}", after=b"1", at=NOW, actor="me", erased_at=None, last_edit=None
+        )
+        store.apply(edit.touching(1))
+        rows = store.query(release_sql.replay_candidates(ids=[1], from_start=False))
+        steps = release_steps(store, batch_of(rows), replay=None, first_lane=None, now=NOW + 10)
+
+        store.apply(job_sql.erase_job(job=job, now=NOW).touching(1), job_sql.erase_edits(job=job))
+
+        agree(store.apply(*steps), None)
+        agree(letters(store, job), [("open", None, 0, None)])
+
+    def test_a_value_is_supplied_only_where_there_is_none(self, store: Store) -> None:
+        """What one has supplied is not replaced by what another supplies."""
+        job, _ = failed(store)
+        payload = triage_sql.supply_payload(job=job, payload=b"1").touching(1)
+        agree(store.apply(payload), None)
+        store.apply(job_sql.erase_job(job=job, now=NOW).touching(1))
+        steps = (payload, triage_sql.supply_input(job=job, input=b"2", input_from=0).touching(1))
+
+        for step in steps:
+            agree([store.apply(step) is not None for _ in range(2)], [True, False])
+
     def test_replays_count_their_letters(self, store: Store) -> None:
         """From the mark to the outcome."""
         _, lane = failed(store)

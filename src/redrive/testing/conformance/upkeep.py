@@ -13,10 +13,11 @@ from redrive.ops.audit import Actor
 from redrive.ops.checkup.doctor import examine, has_problems
 from redrive.ops.upkeep.prune import prune
 from redrive.store.protocol import Store
+from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import runs as run_sql
 from redrive.store.statements import upkeep as upkeep_sql
-from redrive.testing.conformance.build import agree, holds, statuses
+from redrive.testing.conformance.build import agree, holds, lanes_of, new, statuses
 from redrive.testing.conformance.shop import BY, LARGE, ShopScene, ShopTests
 
 
@@ -56,6 +57,18 @@ class UpkeepTests(ShopTests):
         holds(not shop.rd.runs.latest())
         agree([shop.rd.jobs.show(job).facts.run for job in (1, 2)], [None, None])
         holds(not has_problems(examine(store, is_deep=True)))
+
+    def test_the_trace_of_a_job_is_pruned_with_it(self, store: Store, shop: ShopScene) -> None:
+        """And no other one."""
+        (lane,) = lanes_of(store)
+        now = shop.clock.wall()
+        old, young = store.submit([new(lane, trace="00-1-2-01"), new(lane, trace="00-3-4-01")], now)
+        for at, job in ((now - 100, old), (now, young)):
+            store.apply(job_sql.cancel_queued(now=at, job=job.id).touching(1))
+
+        agree(prune(store, Retention(cancelled=50), Actor("ann", "a test")), {"cancelled": 1})
+
+        agree(store.query(job_sql.traces(ids=[old.id, young.id])), [(young.id, "00-3-4-01")])
 
     def test_letters_that_are_pruned_do_not_wait_in_a_replay_any_more(
         self, store: Store, shop: ShopScene

@@ -100,3 +100,15 @@ def test_a_copy_that_two_open_at_once_is_one_installation(schemas: Schemas) -> N
             thread.join()
 
             assert first.execute("SELECT count(*) FROM installations").fetchone() == (2,)
+
+
+def test_who_may_only_submit_submits_to_a_copy_by_its_own_name(schemas: Schemas) -> None:
+    with schemas.database() as address:
+        PostgresStore(address).close()
+        with psycopg.connect(address, autocommit=True, options="-c search_path=redrive") as db:
+            db.execute("UPDATE installations SET file = 1")
+            db.execute("SELECT identify()")
+
+            rows = db.execute("SELECT submit_jobs(id, '[]') FROM installations ORDER BY number").fetchall()
+
+    assert rows == [(None,), ("[]",)]
