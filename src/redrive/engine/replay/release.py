@@ -59,8 +59,8 @@ _CANDIDATES: Final = msgspec.json.Decoder(list[Candidate]).decode
 
 
 def batch_of(rows: Sequence[release_sql.CandidateRows]) -> Batch:
-    """Return a batch, which the store returns as one text."""
-    return Batch(_CANDIDATES(rows[0].candidates), rows[0].last_edit)
+    """Return a batch, which the store returns as one text; a value in it that is none is read as far as it is one."""
+    return Batch(_CANDIDATES(rows[0].candidates.decode(errors="replace")), rows[0].last_edit)
 
 
 def start_value(store: Store, candidate: Candidate) -> bytes | None:

@@ -3,7 +3,7 @@
 
 -- part: candidates
 -- As one text, for the same reason as `claimed`: thousands of rows fetched one by one would each wait for the interpreter.
-SELECT coalesce(json_agg(json_build_array({candidate_names})), '[]')::text AS candidates, (SELECT coalesce(max(id), 0) FROM edits) AS last_edit
+SELECT convert_to(coalesce(json_agg(json_build_array({candidate_names})), '[]')::text, 'UTF8') AS candidates, (SELECT coalesce(max(id), 0) FROM edits) AS last_edit
 FROM ({candidate}, text_of({candidate_value}) AS value;
 
 -- name: log_retry

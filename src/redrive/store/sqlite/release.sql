@@ -3,7 +3,8 @@
 
 -- part: candidates
 -- As one text, for the same reason as `claimed`: thousands of rows fetched one by one would each wait for the interpreter.
-SELECT json_group_array(json_array({candidate_names})) AS candidates, (SELECT coalesce(max(id), 0) FROM edits) AS last_edit
+-- As bytes, because a value need not be text.
+SELECT CAST(json_group_array(json_array({candidate_names})) AS BLOB) AS candidates, (SELECT coalesce(max(id), 0) FROM edits) AS last_edit
 FROM ({candidate}, CAST({candidate_value} AS TEXT) AS value;
 
 -- name: log_retry

@@ -10,7 +10,7 @@ from redrive.store.statements.statement import statement
 
 
 class CandidateRows(NamedTuple):
-    candidates: str
+    candidates: bytes
     last_edit: int
 
 

@@ -178,6 +178,19 @@ class RoundTests(Scene):
         ]
         agree(times[1], (instant(NOW + 21), instant(NOW + 23)))
 
+    def test_the_letter_of_a_stage_has_the_failures_of_that_stage(self, store: Store) -> None:
+        """Not those of an earlier one, which has succeeded since."""
+        _, review = lanes_of(store, "fetch", "review")
+        one = build.taken(store)
+        build.exchange(store, "w1", [build.retry(one, at=NOW)])
+        (one,) = build.claim(store, one.lane)
+        build.exchange(store, "w1", [build.advance(one, review)])
+        (one,) = build.claim(store, review)
+        build.exchange(store, "w1", [build.burial(one, ended_at=NOW + 5)])
+
+        (row,) = store.query(letter_sql.letters_of_job(job=one.id))
+        agree(row.first_failure_at, instant(NOW + 5))
+
     def test_no_letter_is_closed_before_its_job_has_ended(self, store: Store) -> None:
         """However many end in one commit."""
         _, lane = failed(store)
@@ -201,6 +214,7 @@ class ReplayTests(RoundTests):
         store.apply(job_sql.cancel_queued(now=NOW + 30, job=job).touching(1))
 
         agree(letters(store, job), [("resolved", "cancelled", 0, None)])
+        agree(store.query(upkeep_sql.wrong_letter_tallies(limit=5)), [])
 
     def test_a_full_restart_begins_with_the_payload(self, store: Store) -> None:
         """At the first stage, and counts as a restart."""
@@ -262,7 +276,14 @@ class ReplayTests(RoundTests):
         """There is nothing that it could start with."""
         job, _ = failed(store)
         edit = triage_sql.add_edit(
-            letter=1, part="input", before=b"{}", after=b"1", at=NOW, actor="me", erased_at=None, last_edit=None
+            letter=1,
+            part="input",
+            before=b"{}",
+            after=b"1",
+            at=NOW,
+            actor="me",
+            erased_at=None,
+            last_edit=None,
         )
         store.apply(edit.touching(1))
         rows = store.query(release_sql.replay_candidates(ids=[1], from_start=False))
@@ -272,6 +293,18 @@ class ReplayTests(RoundTests):
 
         agree(store.apply(*steps), None)
         agree(letters(store, job), [("open", None, 0, None)])
+
+    def test_a_value_that_is_no_text_is_released_as_it_is(self, store: Store) -> None:
+        """Nobody reads it on the way."""
+        (lane,) = lanes_of(store)
+        store.submit([build.new(lane, b'"tea\xe9"')], NOW)
+        (one,) = build.claim(store, lane)
+        build.exchange(store, "w1", [build.burial(one)])
+
+        holds(released(store, 1))
+
+        (again,) = build.claim(store, lane, now=NOW + 20)
+        agree(again.input, b'"tea\xe9"')
 
     def test_a_value_is_supplied_only_where_there_is_none(self, store: Store) -> None:
         """What one has supplied is not replaced by what another supplies."""
