@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import select
 import sys
@@ -78,6 +79,28 @@ def test_the_database_itself_keeps_the_invariants(
 
 
 @pytest.mark.parametrize(
+    "breach",
+    [
+        "state = 'lost'",
+        "state = 'ready', is_safe = 1",
+        "state = 'ready', evidence = 'fixed'",
+        "state = 'resolved', closed_at = 1",
+        "state = 'resolved', outcome = 'completed'",
+        "outcome = 'completed', closed_at = 1",
+        "state = 'discarded', replay_id = 1",
+        "closed_at = 1",
+    ],
+)
+def test_the_database_itself_keeps_the_invariants_of_letters(
+    store: PostgresStore, db: psycopg.Connection[tuple[object, ...]], breach: str
+) -> None:
+    exchange(store, "w1", [burial(taken(store))])
+
+    with pytest.raises(psycopg.IntegrityError):
+        db.execute(f"UPDATE dead_letters SET {breach}")
+
+
+@pytest.mark.parametrize(
     "change", ["UPDATE operations SET reason = 'x'", "DELETE FROM operations", "TRUNCATE operations"]
 )
 def test_nobody_changes_the_operator_log(
@@ -89,6 +112,25 @@ def test_nobody_changes_the_operator_log(
 
     with pytest.raises(psycopg.IntegrityError, match="append-only"):
         db.execute(change)
+
+
+def test_jobs_of_those_who_may_only_submit_are_announced_and_have_a_key_for_each_pipeline(
+    store: PostgresStore, db: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    lanes = (*lanes_of(store), *lanes_of(store, pipeline="other"))
+    submit = "SELECT submit_jobs((SELECT id FROM installations ORDER BY number DESC LIMIT 1), %s)"
+    job = {"priority": 5, "run_at": NOW, "key": "k", "payload": "1", "created_at": NOW}
+    signal = store.change_signal()
+    assert signal is not None
+    with closing(signal):
+        signal.clear()
+
+        answers = [
+            db.execute(submit, (json.dumps([{"lane": lane, **job}]),)).fetchone() for lane in (*lanes, *lanes)
+        ]
+
+        assert select.select([signal], [], [], 30)[0]
+    assert answers == [("[[1, false]]",), ("[[2, false]]",), ("[[1, true]]",), ("[[2, true]]",)]
 
 
 def test_a_batch_with_a_job_that_does_not_fit_is_refused_whole(store: PostgresStore) -> None:

@@ -139,13 +139,15 @@ class StatementTests(BreakerTests):
         """Other jobs are not touched; pausing twice is pausing once."""
         (lane,) = lanes_of(store)
         run = build.new_run(store)
-        store.submit([build.new(lane, b"1", run=run, ordinal=0), build.new(lane, b"2")], NOW)
+        paused, _ = store.submit([build.new(lane, b"1", run=run, ordinal=0), build.new(lane, b"2")], NOW)
         store.apply(run_sql.stop_run(status="paused", reason="why", ended_at=NOW, run=run).touching(1))
         for _ in range(2):
             store.apply(run_sql.pause_run(run=run))
 
         agree([one.input for one in build.claim(store, lane)], [b"2"])
+        agree(build.facts(store, paused.id).waiting, "paused")
         store.apply(run_sql.unpause_run(run=run))
+        agree(build.facts(store, paused.id).waiting, None)
         agree([one.input for one in build.claim(store, lane)], [b"1"])
 
     def test_a_tick_of_a_schedule_is_made_by_one_worker(self, store: Store) -> None:

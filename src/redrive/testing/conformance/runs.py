@@ -140,29 +140,6 @@ class StatusTests(Scene):
         agree(store.query(run_sql.has_live_runs()), [True])
         agree(store.query(run_sql.live_runs(now=NOW)), [])
 
-    def test_a_paused_run_stays_as_it_is_while_an_item_runs_again(self, store: Store) -> None:
-        """With the time at which it was paused."""
-        one, _ = started(store)
-        build.exchange(store, "w1", [build.burial(one)])
-        store.apply(stop("paused", NOW))
-
-        holds(released(store, 1))
-
-        (row,) = store.query(run_sql.run(run=1))
-        agree((row.status, row.ended_at), ("paused", NOW))
-
-    def test_an_item_that_is_erased_after_its_end_does_not_make_its_run_live(self, store: Store) -> None:
-        """The run ended once, and nobody hears of it again."""
-        one, two = started(store)
-        build.exchange(store, "w1", [build.settlement(one), build.burial(two)])
-        decided(store, "failed", complete=1)
-
-        for each in (one, two):
-            holds(store.apply(job_sql.erase_job(job=each.id, now=NOW).touching(1)) is not None)
-
-        (row,) = store.query(run_sql.run(run=1))
-        agree((row.status, row.ended_at), ("failed", NOW))
-
     def test_one_that_failed_before_its_end_can_be_stopped_and_one_that_ended_cannot(
         self, store: Store
     ) -> None:
@@ -180,33 +157,6 @@ class StatusTests(Scene):
         agree(store.query(run_sql.run(run=1))[0].reason, "why")
         agree(store.apply(stop("paused", NOW)), None)
         holds(store.apply(run_sql.open_source(run=1).touching(1)) is None)
-
-    def test_the_end_of_a_run_is_told_once_to_those_of_its_pipeline_and_a_pause_is_not(
-        self, store: Store
-    ) -> None:
-        """A run that is paused has not ended, and one that has does not end again."""
-        lanes = (*lanes_of(store), *lanes_of(store, pipeline="other"))
-        for pipeline in ("shop", "other"):
-            store.apply(outbox_sql.add_listener(pipeline=pipeline, topic="runs", recipient=pipeline))
-        opened(store)
-
-        def told() -> list[tuple[str, int | None]]:
-            return [
-                (recipient, notice.run)
-                for lane in lanes
-                for recipient in ("shop", "other")
-                for notice in store.query(
-                    outbox_sql.notices_for(lane=lane, recipient=recipient, now=NOW, limit=10)
-                )
-            ]
-
-        store.apply(stop("paused", NOW))
-        agree(told(), [])
-        store.apply(stop("cancelled", None))
-        for _ in range(2):
-            ended = run_sql.end_run(status="cancelled", reason=None, ended_at=NOW, run=1)
-            holds(store.apply(ended.touching(1)) is not None)
-        agree(told(), [("shop", 1)])
 
     def test_an_abort_is_continued_when_nobody_keeps_it_any_more(self, store: Store) -> None:
         """And left alone when its items were all cancelled, and one runs again."""
@@ -232,7 +182,74 @@ class StatusTests(Scene):
         agree([each.id for each in build.claim(store, one.lane)], [one.id])
 
 
-class RunTests(StatusTests):
+class EndedRunTests(StatusTests):
+    """What becomes of a run that was stopped or has ended."""
+
+    def test_a_paused_run_stays_as_it_is_while_an_item_runs_again(self, store: Store) -> None:
+        """With the time at which it was paused."""
+        one, _ = started(store)
+        build.exchange(store, "w1", [build.burial(one)])
+        store.apply(stop("paused", NOW))
+
+        holds(released(store, 1))
+
+        (row,) = store.query(run_sql.run(run=1))
+        agree((row.status, row.ended_at), ("paused", NOW))
+
+    def test_an_item_that_is_erased_after_its_end_does_not_make_its_run_live(self, store: Store) -> None:
+        """The run ended once, and nobody hears of it again."""
+        one, two = started(store)
+        build.exchange(store, "w1", [build.settlement(one), build.burial(two)])
+        decided(store, "failed", complete=1)
+
+        for each in (one, two):
+            holds(store.apply(job_sql.erase_job(job=each.id, now=NOW).touching(1)) is not None)
+
+        (row,) = store.query(run_sql.run(run=1))
+        agree((row.status, row.ended_at), ("failed", NOW))
+
+    def test_the_end_of_a_run_is_reported_once_to_those_of_its_pipeline_and_a_pause_is_not(
+        self, store: Store
+    ) -> None:
+        """A run that is paused has not ended, and one that has does not end again."""
+        lanes = (*lanes_of(store), *lanes_of(store, pipeline="other"))
+        for pipeline in ("shop", "other"):
+            store.apply(outbox_sql.add_listener(pipeline=pipeline, topic="runs", recipient=pipeline))
+        opened(store)
+
+        def reported() -> list[tuple[str, int | None]]:
+            return [
+                (recipient, notice.run)
+                for lane in lanes
+                for recipient in ("shop", "other")
+                for notice in store.query(
+                    outbox_sql.notices_for(lane=lane, recipient=recipient, now=NOW, limit=10)
+                )
+            ]
+
+        store.apply(stop("paused", NOW))
+        agree(reported(), [])
+        store.apply(stop("cancelled", None))
+        for _ in range(2):
+            ended = run_sql.end_run(status="cancelled", reason=None, ended_at=NOW, run=1)
+            holds(store.apply(ended.touching(1)) is not None)
+        agree(reported(), [("shop", 1)])
+
+    def test_a_run_that_is_aborted_while_it_is_fed_ends_with_the_items_that_it_has(
+        self, store: Store
+    ) -> None:
+        """One that is not waits for more of them."""
+        run = build.new_run(store)
+        one = build.taken(store, run=run, ordinal=0)
+        build.exchange(store, "w1", [build.settlement(one)])
+        agree(store.query(run_sql.live_runs(now=NOW)), [])
+
+        store.apply(stop("aborted", None))
+
+        agree([row[:2] for row in store.query(run_sql.live_runs(now=NOW))], [(run, "aborted")])
+
+
+class RunTests(EndedRunTests):
     """What a store keeps about runs."""
 
     def test_the_items_of_a_run_have_the_trace_of_who_opened_it(self, store: Store) -> None:
@@ -277,6 +294,7 @@ class RunTests(StatusTests):
         build.exchange(store, "w1", [build.settlement(one, children=(joining,))])
         agree(build.statuses(store, from_rows=True), {"complete": 1, "processing": 1, "queued": 1})
         agree(build.claim(store, other), ())
+        agree(build.facts(store, JobId(3)).waiting, "paused")
         store.apply(run_sql.continue_run(options=b"{}", run=1).touching(1), run_sql.unpause_run(run=1))
         (waited,) = build.claim(store, other)
 

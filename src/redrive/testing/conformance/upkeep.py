@@ -70,7 +70,7 @@ class UpkeepTests(ShopTests):
 
         agree(store.query(job_sql.traces(ids=[old.id, young.id])), [(young.id, "00-3-4-01")])
 
-    def test_letters_that_are_pruned_do_not_wait_in_a_replay_any_more(
+    def test_letters_that_are_pruned_leave_the_replay_in_which_they_wait(
         self, store: Store, shop: ShopScene
     ) -> None:
         """It would never come to its end."""

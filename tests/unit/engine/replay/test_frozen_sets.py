@@ -46,12 +46,19 @@ def replayed(shop: Shop, begun: int) -> ReplayReport:
     return report_of(shop.store, begun)
 
 
-def test_letters_that_become_ready_after_the_start_are_not_replayed(shop: Shop) -> None:
+@pytest.mark.parametrize("is_triaged", [False, True])
+def test_letters_that_become_ready_after_the_start_are_not_replayed(shop: Shop, is_triaged: bool) -> None:
+    """Whether they are triaged only with that, or were before."""
+    if is_triaged:
+        triage.triage(shop.store, named(shop, 3, 4, 5, 6), BY, diagnosis="auth_config")
     remedied(shop, 1, 2)
     which = LetterFilter(pipeline="shop", state="ready")
 
     begun = replays.start(shop.store, which, BY, plan=plan_of())
-    remedied(shop, 3, 4, 5, 6)
+    if is_triaged:
+        triage.remediate(shop.store, named(shop, 3, 4, 5, 6), BY, evidence="fixed", is_safe=True)
+    else:
+        remedied(shop, 3, 4, 5, 6)
     report = replayed(shop, begun.id)
 
     assert (begun.expected, report.letters, report.recovered) == (2, 2, 2)

@@ -85,21 +85,25 @@ def test_a_copied_database_takes_its_own_letters_for_known_and_later_ones_for_ne
 def test_a_copy_that_two_open_at_once_is_one_installation(schemas: Schemas) -> None:
     with schemas.database() as address:
         PostgresStore(address).close()
-        options = {"autocommit": True, "options": "-c search_path=redrive"}
-        with psycopg.connect(address, **options) as first, psycopg.connect(address, **options) as second:
+        with (
+            psycopg.connect(address, autocommit=True) as first,
+            psycopg.connect(address, autocommit=True) as second,
+        ):
             # Nothing of a copy differs but where it is.
-            first.execute("UPDATE installations SET file = 1")
+            first.execute("UPDATE redrive.installations SET file = 1")
             second_waits = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
-            thread = threading.Thread(target=second.execute, args=("SELECT identify()",))
+            thread = threading.Thread(target=second.execute, args=("SELECT redrive.identify()",))
             with first.transaction():
-                first.execute("SELECT identify()")
+                first.execute("SELECT redrive.identify()")
                 thread.start()
                 # One that does not wait ends, and what it did is judged.
-                while thread.is_alive() and first.execute(second_waits, (second.info.backend_pid,)).fetchone() == (False,):
+                while thread.is_alive() and first.execute(
+                    second_waits, (second.info.backend_pid,)
+                ).fetchone() == (False,):
                     pass
             thread.join()
 
-            assert first.execute("SELECT count(*) FROM installations").fetchone() == (2,)
+            assert first.execute("SELECT count(*) FROM redrive.installations").fetchone() == (2,)
 
 
 def test_who_may_only_submit_submits_to_a_copy_by_its_own_name(schemas: Schemas) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+import psycopg
 import pytest
 
 from redrive import Pipeline, Redrive, ReplayRules, RetryPolicy, stage
@@ -46,6 +47,14 @@ INSERT INTO letter_facts
 SELECT currval('dead_letters_id_seq'), code, category, is_retryable, exception, reason, message, context, stack
 FROM letter_facts WHERE letter_id = 1;
 """
+
+
+IN_ORDER = {
+    "breaker_changes": "(at, breaker, before, after, cause, actor) VALUES (1, 'api', 'closed', 'open', 'operator', 'ann')",
+    "edits": "(letter_id, job_id, part, at, actor) VALUES (1, 1, 'input', 1, 'ann')",
+    "operations": "(at, actor, verb, subject_kind, subject_id) VALUES (1, 'ann', 'pause', 'pipeline', 'shares')",
+}
+"""Rare rows, each with what is added."""
 
 
 @pytest.fixture
@@ -110,3 +119,29 @@ def test_a_window_of_marking_goes_no_further_than_the_letters_that_were_visible_
     marked = {letter.id: letter.replay for letter in rd.letters.list().letters}
     assert marked == {1: first.id, 2: first.id, 3: second.id, 4: second.id}
     assert rd.store.query(replay_sql.wrong_replay_tallies(limit=5)) == []
+
+
+@pytest.mark.parametrize("table", IN_ORDER)
+def test_a_rare_row_waits_for_the_one_before_it_to_be_committed(rd: Redrive, table: str) -> None:
+    """So that whoever reads on from an id passes none over."""
+    adding = f"INSERT INTO {table} {IN_ORDER[table]}"
+    with changing(rd) as first:
+        first.execute(adding)
+        with pytest.raises(psycopg.errors.LockNotAvailable), changing(rd) as second:
+            second.execute("SET LOCAL lock_timeout = '1ms'")
+            second.execute(adding)
+
+
+def test_what_is_not_committed_in_another_database_holds_nothing_back(schemas: Schemas) -> None:
+    attempt = (
+        "INSERT INTO redrive.attempts (job_id, dispatch, lane_id, round, attempt, worker_id, started_at, ended_at, outcome, burned)"
+        " VALUES (1, 1, 1, 1, 1, 'w', 0, 1, 'ok', 1)"
+    )
+    with schemas.database() as here, schemas.database() as there:
+        for address in (here, there):
+            PostgresStore(address).close()
+        with psycopg.connect(here, autocommit=True) as mine, psycopg.connect(there) as other:
+            other.execute(attempt)
+            mine.execute(attempt)
+
+            assert mine.execute("SELECT redrive.attempts_frontier()").fetchone() == (1,)

@@ -132,6 +132,17 @@ def test_rights_the_events_and_the_numbers_of_attempts_stay(schemas: Schemas) ->
     schemas.forget(schema)
 
 
+def test_before_the_first_attempt_there_is_none(schemas: Schemas) -> None:
+    schema = schemas.emptied("unused")
+    with psycopg.connect(schemas.server, autocommit=True) as db:
+        db.execute(f"SET search_path TO {schema}")
+
+        assert db.execute("SELECT partition_attempts(), attempts_frontier()").fetchone() == (True, 0)
+
+        db.execute(f"DROP SCHEMA {schema} CASCADE")
+    schemas.forget(schema)
+
+
 def test_a_role_that_only_submits_cannot_tend(link: Link) -> None:
     row = link.execute(
         "SELECT has_function_privilege('public', 'tend_attempts(double precision)', 'execute')"
