@@ -200,7 +200,9 @@ def test_a_breaker_whose_name_begins_like_that_of_a_pipeline_is_another(
     for name in ("api", "api[example.org]", "api2", "api2[example.org]"):
         move(store, name, "open", Actor("mia"), is_new=True)
 
-    heard = read_rows(store, "SELECT breaker FROM outbox JOIN breaker_changes changes ON changes.id = change_id")
+    heard = read_rows(
+        store, "SELECT breaker FROM outbox JOIN breaker_changes changes ON changes.id = change_id"
+    )
     assert sorted(heard) == [("api",), ("api[example.org]",)]
 
 

@@ -141,7 +141,12 @@ def test_the_end_of_a_letter_has_the_attempts_of_its_own_round_and_those_before(
     serve(store, clock, pipeline)
 
     heard = {(each.letter_id, each.event): (each.dispatch, each.attempts) for each in basket.changes}
-    assert heard == {(1, "born"): (1, 1), (1, "replaying"): (1, 1), (1, "returned"): (1, 1), (2, "born"): (2, 2)}
+    assert heard == {
+        (1, "born"): (1, 1),
+        (1, "replaying"): (1, 1),
+        (1, "returned"): (1, 1),
+        (2, "born"): (2, 2),
+    }
 
 
 def test_a_change_is_called_what_was_done_and_has_the_time_at_which_it_was(
