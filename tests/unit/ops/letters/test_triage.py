@@ -125,6 +125,13 @@ def test_newcomers_are_never_touched(rd: Redrive) -> None:
     assert states(rd) == {1: "discarded", 2: "discarded", 3: "open"}
 
 
+def test_a_set_that_was_frozen_before_there_were_letters_has_none(rd: Redrive) -> None:
+    frozen = freeze(rd.store, ALL)
+    fail(rd, 0)
+
+    assert (frozen.cutoff, [*frozen_steps(rd.store, frozen)]) == (0, [])
+
+
 def test_a_large_set_is_walked_in_small_transactions(rd: Redrive, monkeypatch: pytest.MonkeyPatch) -> None:
     fail(rd, *[0] * 7)
     monkeypatch.setattr("redrive.ops.letters.freeze.WINDOW", 3)

@@ -14,6 +14,7 @@ from redrive.engine.replay.driver import ReplayDriver
 from redrive.engine.replay.filter import LetterFilter
 from redrive.ops.letters.freeze import freeze
 from redrive.store.postgres.store import PostgresStore
+from redrive.store.statements import jobs as job_sql
 from redrive.store.statements import replays as replay_sql
 from redrive.store.statements import reports as report_sql
 from redrive.store.statements import runs as run_sql
@@ -78,7 +79,21 @@ def test_the_log_of_a_run_waits_for_attempts_that_are_committed_late(rd: Redrive
     assert rd.store.query(report_sql.newest_attempt())[0][0] == 3
 
 
+def test_of_several_transactions_the_one_that_began_first_holds_back_what_came_later(rd: Redrive) -> None:
+    with changing(rd) as first:
+        first.execute(LATE_ATTEMPT)
+        with changing(rd) as second:
+            second.execute(LATE_ATTEMPT.replace("job_id, 9", "job_id, 8"))
+            assert rd.store.query(job_sql.last_event()) == [1]
+        assert rd.store.query(job_sql.last_event()) == [1]
+
+    assert rd.store.query(job_sql.last_event()) == [3]
+
+
 def test_a_letter_that_is_committed_late_does_not_belong_to_a_set_that_was_frozen_before(rd: Redrive) -> None:
+    # There are more attempts than letters: their numbers are not those of each other.
+    rd.submit(FLOW, 1)
+    rd.work([FLOW], until_idle=True)
     with changing(rd) as other:
         other.execute(LATE_LETTER)
         rd.submit(FLOW, 0)
