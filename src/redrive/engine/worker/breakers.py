@@ -69,8 +69,8 @@ class SharedBreakers:
         self._codes: dict[str, str | None] = dict.fromkeys(self._breakers)
         """The code of the last failure of each breaker."""
         self._starts: dict[str, tuple[float | None, int]] = dict.fromkeys(self._breakers, (None, 0))
-        self._with_commit: dict[str, tuple[int, ...]] = {}
-        """What goes with the commit that is made now."""
+        self._sent: dict[str, tuple[bytes, tuple[int, ...]]] = {}
+        """What was sent, and the tally in it, until there is an answer: without one, the state tells whether it was written."""
         self._counted_for = 0
         self._counted: set[JobId] = set()
         """Jobs of the commit with this token whose start is counted: that commit may have to be made again."""
@@ -189,9 +189,12 @@ class SharedBreakers:
         ]
         found = dict(self._store.query(worker_sql.breakers_named(names=due))) if due else {}
         changes: list[StateChange] = []
-        self._with_commit = {}
         for name in due:
-            breaker, tally, raw = self._breakers[name], tuple(self._tallies[name]), found.get(name)
+            breaker, raw = self._breakers[name], found.get(name)
+            sent = self._sent.pop(name, None)
+            if sent is not None and sent[0] == raw:
+                self._forget(name, sent[1])
+            tally = tuple(self._tallies[name])
             record = _recorder(breaker, now, *tally)
             state = BreakerState() if raw is None else _DECODE(raw)
             after = record(state)
@@ -199,11 +202,15 @@ class SharedBreakers:
             if after is state:
                 self._states[name] = state
                 self._forget(name, tally)
-            elif with_commit and raw is not None and is_same:
+                continue
+            self._sent[name] = _ENCODE(after), tally
+            if with_commit and raw is not None and is_same:
                 self._states[name] = after
-                self._with_commit[name] = tally
                 changes.append(StateChange(_ENCODE(after), name, raw))
-            elif self.change(breaker, record, code=self._codes[name]):
+                continue
+            is_written = self.change(breaker, record, code=self._codes[name])
+            del self._sent[name]
+            if is_written:
                 self._forget(name, tally)
         for name in tuple(self.holding):
             # Whoever closed it released only what was held by then.
@@ -214,9 +221,10 @@ class SharedBreakers:
         return changes
 
     def written(self, names: Iterable[str]) -> None:
-        """Forget what was found about these breakers: it was written with a commit."""
+        """Forget what was found about these breakers: it was written with a commit, and what was found about others was not."""
         for name in names:
-            self._forget(name, self._with_commit.pop(name))
+            self._forget(name, self._sent[name][1])
+        self._sent.clear()
 
     def _forget(self, name: str, tally: tuple[int, ...]) -> None:
         # Calls that have ended meanwhile are for the next time.

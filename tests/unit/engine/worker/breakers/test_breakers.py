@@ -261,6 +261,30 @@ def test_what_was_written_with_a_commit_is_counted_once(store: SqliteStore) -> N
     assert breakers.standing(OPEN).state.failures == 2
 
 
+@pytest.mark.parametrize("with_commit", [True, False])
+def test_what_was_written_without_an_answer_is_counted_once(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, *, with_commit: bool
+) -> None:
+    breakers = SharedBreakers(store, [OPEN])
+    breakers.note(OPEN, Evidence.DOWN)
+    breakers.flush(1.0)
+    breakers.note(OPEN, Evidence.DOWN)
+    swap = store.swap_breaker
+
+    def losing(*given: object) -> bool:
+        swap(*given)  # type: ignore[arg-type]
+        raise StoreUnavailableError(database="x", cause="the answer was lost")
+
+    with monkeypatch.context() as lost, suppress(StoreUnavailableError):
+        lost.setattr(store, "swap_breaker", losing)
+        for change in breakers.flush(2.0, with_commit=with_commit):
+            store.swap_breaker(change.name, change.before, change.after)
+    breakers.note(OPEN, Evidence.DOWN)
+    breakers.flush(3.0)
+
+    assert breakers.standing(OPEN).state.failures == 3
+
+
 def test_what_is_held_for_a_breaker_that_is_gone_is_released_once(
     store: SqliteStore, clock: VirtualClock
 ) -> None:

@@ -44,13 +44,13 @@ def named(name: str, **options: object) -> Callable[[int], int]:
 class Scene:
     """A journal over a pipeline of three stages; the first two share a breaker."""
 
-    def __init__(self, store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
-        stages = [named("fetch", breaker=API), named("parse", breaker=API), named("store")]
+    def __init__(self, store: SqliteStore, rd: Redrive, clock: VirtualClock, breaker: Breaker = API) -> None:
+        stages = [named("fetch", breaker=breaker), named("parse", breaker=breaker), named("store")]
         self.pipeline = Pipeline("shop", stages)  # type: ignore[arg-type]
         self.store, self.rd, self.clock = store, rd, clock
         lanes = lanes_of(store, [self.pipeline])
         self.lanes = list(lanes)
-        self.breakers = SharedBreakers(store, [API])
+        self.breakers = SharedBreakers(store, [breaker])
         runtime = CURRENT.get()
         self.probes = Probes(store, lanes, self.breakers)
         runner = Runner(self.probes, runtime, classifier=DEFAULT, ask_store=at_once)
@@ -141,6 +141,24 @@ def test_what_is_found_again_takes_its_room_from_what_is_claimed(
     scene.commit(ClaimRequest(lanes, 3, {one.lane: 1, scene.lanes[2]: 2}, slots=2))
 
     assert wanted[0] == ClaimRequest(lanes, 2, {one.lane: 0, scene.lanes[2]: 2}, slots=1)
+
+
+def test_what_another_worker_was_faster_to_change_is_counted_with_the_next_commit(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    five, now = Breaker("api", consecutive=5), clock.wall()
+    scene, other = Scene(store, rd, clock, five), SharedBreakers(store, [five])
+    scene.breakers.note(five, Evidence.DOWN)
+    scene.journal.flush_breakers(now)
+    scene.breakers.note(five, Evidence.DOWN)
+    scene.journal.flush_breakers(now, with_commit=True)
+    other.note(five, Evidence.DOWN)
+    other.flush(now)
+
+    scene.commit(ClaimRequest((), 0))
+    scene.journal.flush_breakers(now)
+
+    assert scene.breakers.standing(five).state.failures == 3
 
 
 def test_a_job_that_is_released_frees_its_probe_at_once(scene: Scene) -> None:
