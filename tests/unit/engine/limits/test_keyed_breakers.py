@@ -9,7 +9,7 @@ import pytest
 from redrive import Batch, Breaker, ConfigurationError, Limit, Pipeline, Redrive, guard, stage
 from redrive.core import breaker_state
 from redrive.core.breaker import Evidence
-from redrive.core.breaker_state import BreakerState, Phase, opened
+from redrive.core.breaker_state import BreakerState, Phase, closed, opened
 from redrive.engine.delivery.recipients import record_listeners
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.worker.breakers import SharedBreakers, keyed_name
@@ -169,6 +169,31 @@ def test_one_of_which_something_is_still_to_be_written_is_not_forgotten(
     shared.flush(now)
 
     assert shared.standing(own).state.failures == 1
+
+
+def test_one_that_lets_work_go_gradually_is_not_forgotten(store: SqliteStore, clock: VirtualClock) -> None:
+    shared, now = SharedBreakers(store, [ORIGIN]), clock.wall()
+    shared.change(shared.of_key(ORIGIN, "back"), lambda _: closed(now))
+
+    shared.forget_idle(now + 1)
+
+    assert shared.is_ramping(now + 1)
+
+
+def test_of_very_many_those_that_only_count_failures_are_kept_for_a_while_after_they_closed(
+    store: SqliteStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.engine.worker.breakers.KEYS_KEPT", 1)
+    shared, now = SharedBreakers(store, [ORIGIN]), clock.wall()
+    for key in ("a", "b"):
+        raw = msgspec.json.encode(BreakerState(changed_at=now, failures=1))
+        store.apply(worker_sql.add_breaker(name=keyed_name("origin", key), state=raw))
+
+    shared.forget_idle(now + 1_800)
+    assert len(store.query(worker_sql.breakers())) == 2
+    shared.forget_idle(now + 7_200)
+
+    assert store.query(worker_sql.breakers()) == []
 
 
 def test_one_that_is_forgotten_while_a_call_is_under_way_counts_as_closed_and_is_known_again(

@@ -301,6 +301,27 @@ def test_what_is_held_for_a_breaker_that_is_gone_is_released_once(
     assert not breakers.holding
 
 
+def test_what_could_not_be_released_after_its_breaker_was_closed_is_released_the_next_time(
+    store: SqliteStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = upstream(clock, down_for=1e6, breaker=Breaker("api", consecutive=1, open_for=3_600))
+    submit(store, pipeline, 1)
+    assert work(store, pipeline, hold_max=0) == "held"
+    store._db.execute("DELETE FROM breakers")
+    breakers, now = SharedBreakers(store, [OPEN]), clock.wall()
+    breakers.holding.add("api")
+
+    def unreachable(*_steps: object) -> None:
+        raise StoreUnavailableError(database="x", cause="gone")
+
+    with monkeypatch.context() as gone, pytest.raises(StoreUnavailableError):
+        gone.setattr(store, "apply", unreachable)
+        breakers.flush(now)
+    breakers.flush(now)
+
+    assert jobs(store, "run_at") == [(now,)]
+
+
 @pytest.mark.parametrize("wish", [Fail("NO_STOCK"), Skip("empty"), Cancel("no"), Retry(1), Snooze(1)])
 def test_what_a_stage_asks_for_proves_nothing_about_the_dependency(
     store: SqliteStore, clock: VirtualClock, wish: Exception
