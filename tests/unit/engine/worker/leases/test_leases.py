@@ -10,7 +10,7 @@ import pytest
 from redrive.engine.clock import SYSTEM_CLOCK
 from redrive.engine.worker.leases import Heartbeat, Leases
 from redrive.errors import StoreUnavailableError
-from redrive.store.records import ClaimRequest, ExchangeRequest, NewJob, Renewal
+from redrive.store.records import ClaimRequest, ExchangeRequest, LaneId, NewJob, Renewal
 from redrive.store.sqlite.store import SqliteStore
 from redrive.store.statements import jobs as job_sql
 from redrive.testing import VirtualClock
@@ -56,6 +56,38 @@ def test_a_dead_workers_job_is_given_back_after_a_full_lease_of_contact(scene: S
     scene.beat(3)
     assert not scene.is_given_back
     scene.beat(2)
+
+    assert scene.is_given_back
+
+
+def test_contact_begins_with_the_first_answer_and_not_with_the_question(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew = scene.store.renew
+
+    def slow(worker: str, now: float, lease: float) -> Renewal:
+        scene.clock.advance(LEASE / 3 - 1)
+        return renew(worker, now, lease)
+
+    with monkeypatch.context() as busy:
+        busy.setattr(scene.store, "renew", slow)
+        scene.beat(1, seconds=11.0)
+    scene.beat(2, seconds=11.0)
+    assert not scene.is_given_back
+    scene.beat(1, seconds=11.0)
+
+    assert scene.is_given_back
+
+
+def test_who_has_reaped_goes_on_with_every_beat(scene: Scene) -> None:
+    scene.beat(5)
+    scene.store.start_worker("another", scene.clock.wall(), 5.0)
+    scene.store.exchange(
+        ExchangeRequest("another", [], ClaimRequest((LaneId(1),), 1), now=scene.clock.wall(), token=1)
+    )
+    assert not scene.is_given_back
+
+    scene.beat(1)
 
     assert scene.is_given_back
 
