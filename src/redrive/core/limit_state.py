@@ -164,7 +164,7 @@ def reserve(
         return state, None
     state = _filled(limit, state, now)
     rate = rate_of(limit, state, now) or rate
-    saved, start = state.tokens or 0.0, max(now, state.at)
+    saved, start = state.tokens or 0.0, state.at
     tokens = max(least, min(wanted, saved + rate * BLOCK_SECONDS))
     left = saved - tokens
     after = replace(state, tokens=left)

@@ -123,12 +123,33 @@ class TestLearning:
 
         assert step.rate_of(self.FREE, state, 100.0) == pytest.approx(step.DECREASE * before)
         assert again.pace == state.pace
-        assert state.paused_until == pytest.approx(100 + 1 / (step.DECREASE * before))
+        assert state.paused_until is not None
+        assert state.paused_until - 100 == pytest.approx(1 / (step.DECREASE * before))
 
     def test_a_delay_that_was_asked_for_is_kept_instead_of_one_of_its_own(self) -> None:
         state = step.refused(self.FREE, LimitState(), 100.0, started_at=99.9, retry_after=7)
 
         assert state.paused_until == 107
+
+    def test_every_refusal_that_slows_it_down_excuses_the_calls_before_it(self) -> None:
+        state = LimitState()
+        for at in (100.0, 120.0):
+            state = step.refused(self.FREE, state, at, started_at=at - 1, retry_after=None)
+
+        for started_at, cut_at in ((101.0, 120.0), (120.0, 120.0), (120.5, 121.0)):
+            again = step.refused(self.FREE, state, 121.0, started_at=started_at, retry_after=None)
+            assert again.pace is not None
+            assert again.pace.cut_at == cut_at
+
+    def test_what_comes_in_comes_at_the_rate_of_the_time_before(self) -> None:
+        state = LimitState(tokens=0, at=1, pace=Pace(0, 10))
+
+        assert step.available(self.FREE, state, 1.05) == pytest.approx(0.05 * 40)
+
+    def test_a_block_has_the_rate_that_was_learned_without_the_time_when_nobody_needed_more(self) -> None:
+        _, block = reserve(self.FREE, LimitState(tokens=1, pace=Pace(0, 10)), 60.0, 5)
+
+        assert block.rate == pytest.approx(10)
 
     def test_it_returns_to_where_it_was_refused_and_then_tries_more(self) -> None:
         state = LimitState(pace=Pace(0, 100, peak=100.0))
@@ -181,6 +202,11 @@ class TestSlots:
         state = self.ask(self.ask(state, "b", 9), "a", 9, used=2)
         state = self.ask(state, "b", 9)
         assert {name: each.slots for name, each in state.shares.items()} == {"a": 2, "b": 2}
+
+    def test_a_worker_has_the_slots_it_uses_though_an_operator_has_allowed_fewer_since(self) -> None:
+        state = replace(self.ask(LimitState(), "a", 4), concurrency=2)
+
+        assert self.ask(state, "a", 4, used=4).shares["a"].slots == 4
 
     def test_the_slots_of_a_worker_that_is_gone_are_free(self) -> None:
         state = self.ask(LimitState(), "a", 4)
