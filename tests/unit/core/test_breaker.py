@@ -40,6 +40,12 @@ def test_failures_in_a_row_open_it_and_a_success_starts_the_count_again() -> Non
     assert step.record(THREE, state, 5, failed=1) == step.opened(5, failures=3)
 
 
+def test_successes_without_a_failure_before_change_nothing() -> None:
+    state = BreakerState()
+
+    assert step.record(THREE, state, 0, ok=5) is state
+
+
 def test_an_open_breaker_refuses_until_its_time_has_come() -> None:
     state = tripped(THREE, at=100)
 
@@ -96,6 +102,9 @@ def test_late_results_of_older_calls_do_not_move_a_half_open_breaker() -> None:
 
     assert step.record(THREE, state, 31, ok=5, token="old") is state
     assert step.record(THREE, state, 31, failed=5) is state
+    free = step.release(state, "a")
+    assert step.record(THREE, free, 31, ok=5, token="a") is free
+    assert step.record(THREE, free, 31, failed=5) is free
 
 
 def test_results_do_not_move_an_open_or_isolated_breaker() -> None:

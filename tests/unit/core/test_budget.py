@@ -92,6 +92,15 @@ def test_every_job_is_accounted_for(
     assert tally.open == still_open
 
 
+def test_since_a_run_was_resumed_counts_what_has_ended_after_that_and_what_is_open() -> None:
+    before = Tally(total=20, succeeded=5, dead=8, skipped=1)
+    # A replay has taken one of the failures back.
+    now = Tally(total=20, succeeded=9, dead=7, skipped=2)
+
+    assert now.since(before) == Tally(total=7, succeeded=4, skipped=1)
+    assert now.since(None) is now
+
+
 def test_the_budget_is_looked_at_once_per_full_interval() -> None:
     budget = FailureBudget(check_every=1000)
 

@@ -327,13 +327,10 @@ def test_a_stage_that_asks_to_be_tried_again_is_even_where_nothing_retries() -> 
     asked = failure(taxonomy.RETRY_ASKED, signal=SignalKind.RETRY, retry_after=400.0)
     never = RetryPolicy(5, STEADY.backoff, retry_on="none")
 
-    decision = decided(never, asked)
-
-    assert isinstance(decision, RetryAt)
-    assert (decision.delay, decision.reason) == (400.0, Reason.ASKED)
-    without = decided(never, replace(asked, retry_after=None))
-    assert isinstance(without, RetryAt)
-    assert (without.delay, without.reason) == (1.0, Reason.ASKED)
+    for wish, delay in ((400.0, 400.0), (0.0, 0.0), (None, 1.0)):
+        decision = decided(never, replace(asked, retry_after=wish))
+        assert isinstance(decision, RetryAt)
+        assert (decision.delay, decision.reason) == (delay, Reason.ASKED)
     assert isinstance(decided(never, asked, attempt=5), DeadLetter)
 
 

@@ -140,6 +140,14 @@ def test_after_a_pardon_the_share_is_of_what_has_ended_since() -> None:
     assert turn(bad, pardoned=pardoned) == Stop(SameFailures(same=3, ended=100, share_max=SHARE_MAX))
 
 
+def test_after_a_pardon_most_of_what_has_ended_since_stops_it_and_not_the_first_of_it() -> None:
+    pardoned = Counts(completed=100, other=101)
+    few = Counts(waiting=200, completed=100, replaying=6, other=102)
+    assert turn(few, pardoned=pardoned) == Release(200, NOW)
+    most = Counts(waiting=200, completed=109, replaying=6, other=112)
+    assert turn(most, pardoned=pardoned) == Stop(MostFailures(failed=11, ended=20, other=11))
+
+
 def test_a_rate_spreads_the_releases() -> None:
     plan = plan_of((), 10)
     assert turn(Counts(waiting=50), plan=plan) == Release(1, NOW + 0.1)
