@@ -17,6 +17,7 @@ from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.journal import RELEASE_SECONDS, Journal
 from redrive.engine.worker.probes import Probes
 from redrive.engine.worker.runner import Runner
+from redrive.errors import StoreUnavailableError
 from redrive.store.records import (
     ClaimedJob,
     ClaimRequest,
@@ -135,12 +136,13 @@ def test_what_is_found_again_takes_its_room_from_what_is_claimed(
         wanted.append(asked.want)
         return exchange(asked)
 
-    monkeypatch.setattr(scene.probes, "recover", lambda *_args, **_named: [one])
+    other = replace(one, lane=scene.lanes[1])
+    monkeypatch.setattr(scene.probes, "recover", lambda *_args, **_named: [one, other])
     monkeypatch.setattr(scene.store, "exchange", spy)
     lanes = (scene.lanes[2], one.lane)
-    scene.commit(ClaimRequest(lanes, 3, {one.lane: 1, scene.lanes[2]: 2}, slots=2))
+    scene.commit(ClaimRequest(lanes, 4, {one.lane: 2, scene.lanes[2]: 2}, slots=3))
 
-    assert wanted[0] == ClaimRequest(lanes, 2, {one.lane: 0, scene.lanes[2]: 2}, slots=1)
+    assert wanted[0] == ClaimRequest(lanes, 2, {one.lane: 1, scene.lanes[2]: 2}, slots=1)
 
 
 def test_what_another_worker_was_faster_to_change_is_counted_with_the_next_commit(
@@ -175,7 +177,7 @@ def test_a_job_that_is_released_frees_its_probe_at_once(scene: Scene) -> None:
     assert scene.probes.take(API, now, "another")
 
 
-@pytest.mark.parametrize("end", ["settled", "cleared"])
+@pytest.mark.parametrize("end", ["settled", "released", "cleared"])
 def test_only_refusals_in_a_row_and_in_one_life_leave_out_what_is_written_beside_the_job(
     scene: Scene, end: str
 ) -> None:
@@ -184,6 +186,8 @@ def test_only_refusals_in_a_row_and_in_one_life_leave_out_what_is_written_beside
     assert instead.outcome == "dead"
     if end == "settled":
         scene.journal.add_refused(Exchange(lost=(), broken=(), claimed=()), [instead])
+    elif end == "released":
+        assert [len(scene.refuse(instead)) for _ in range(2)] == [1, 0]
     else:
         scene.journal.clear()
 
@@ -207,6 +211,25 @@ def test_a_job_that_could_not_be_settled_is_not_released_by_a_later_life(
     scene.commit(ClaimRequest((), 0))
 
     assert applied == []
+
+
+def test_a_job_that_could_not_be_released_after_its_pause_is_released_the_next_time(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = replace(settlement(scene.claimed()), ended_at=scene.clock.wall())
+    for _ in range(3):
+        scene.refuse(one)
+    scene.clock.advance(RELEASE_SECONDS)
+
+    def unreachable(*_steps: Step) -> None:
+        raise StoreUnavailableError(database="x", cause="gone")
+
+    with monkeypatch.context() as gone, pytest.raises(StoreUnavailableError):
+        gone.setattr(scene.store, "apply", unreachable)
+        scene.commit(ClaimRequest((), 0))
+    scene.commit(ClaimRequest((), 0))
+
+    assert scene.rd.jobs.counts() == {"queued": 1}
 
 
 def test_a_job_that_cannot_be_settled_is_released_once_after_a_pause(

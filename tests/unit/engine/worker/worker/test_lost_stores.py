@@ -10,9 +10,10 @@ import pytest
 from redrive import Redrive
 from redrive.engine.worker.leases import Leases
 from redrive.errors import SchemaMismatchError, StoreUnavailableError
+from redrive.store.records import WorkerFacts
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
-from tests.unit.build import bounded, jobs, one_stage, turns, worker_on
+from tests.unit.build import bounded, jobs, one_stage, turns, work, worker_on
 
 
 def test_a_store_that_can_no_longer_be_worked_with_ends_the_worker_with_its_error(
@@ -32,6 +33,23 @@ def test_a_store_that_can_no_longer_be_worked_with_ends_the_worker_with_its_erro
 
     with pytest.raises(SchemaMismatchError):
         bounded(scene())
+
+
+def test_a_lease_begins_when_the_store_answers_and_not_when_it_was_asked_first(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, asked_at = store.start_worker, list[float]()
+
+    def start_worker(worker: str, now: float, lease: float, about: WorkerFacts) -> None:
+        asked_at.append(clock.wall() - now)
+        if len(asked_at) < 5:
+            raise StoreUnavailableError(database="x", cause="gone")
+        start(worker, now, lease, about)
+
+    monkeypatch.setattr(store, "start_worker", start_worker)
+    work(store, one_stage(lambda number: number, name="plain"))
+
+    assert asked_at == [0.0] * 5
 
 
 @pytest.mark.parametrize("when", ["exchange", "upcoming"])
