@@ -70,7 +70,7 @@ class SharedBreakers:
         """The code of the last failure of each breaker."""
         self._starts: dict[str, tuple[float | None, int]] = dict.fromkeys(self._breakers, (None, 0))
         self._sent: dict[str, tuple[bytes, tuple[int, ...]]] = {}
-        """What was sent, and the tally in it, until there is an answer: without one, the state tells whether it was written."""
+        """What was sent, and the tally in it, until there is an answer: without one, the state shows whether it was written."""
         self._counted_for = 0
         self._counted: set[JobId] = set()
         """Jobs of the commit with this token whose start is counted: that commit may have to be made again."""
