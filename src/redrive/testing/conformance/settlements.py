@@ -190,6 +190,19 @@ class BrokenRowTests(OriginTests):
         agree(build.attempts(store, one.id, "outcome"), [])
         agree(build.exchange(store, "w1", [build.settlement(one)]).lost, ())
 
+    def test_a_job_whose_child_breaks_a_constraint_does_not_continue_in_place(self, store: Store) -> None:
+        """Its own row fits, and is written before."""
+        one = build.taken(store)
+        _, review = lanes_of(store, "fetch", "review")
+        want = ClaimRequest((review,), 1)
+
+        refused = build.advance(one, review, children=(build.child(priority=99),))
+        answer = build.exchange(store, "w1", [refused], want)
+
+        agree((answer.broken, answer.claimed), ((one.id,), ()))
+        (again,) = build.exchange(store, "w1", [build.advance(one, review)], want).claimed
+        agree((again.id, again.lane), (one.id, review))
+
 
 class SettlementTests(BrokenRowTests):
     """What becomes of jobs."""
