@@ -196,6 +196,31 @@ def test_tokens_of_jobs_that_wait_when_their_worker_is_cancelled_are_returned(
     assert state_of(store, "api").tokens == pytest.approx(2.0, abs=1e-3)
 
 
+def test_tokens_of_jobs_that_wait_when_their_worker_is_stopped_are_returned(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    gate = Gate()
+
+    async def call(value: int) -> int:
+        return value if value < 6 else await gate.call(value)
+
+    shop = one_stage(call, limits=Limit("api", rate="10/day", burst=10))
+    rd.submit_many(shop, range(10))
+
+    async def scene() -> None:
+        worker = named(store, "first", shop)
+        task = asyncio.ensure_future(worker.run())
+        await until(lambda: worker.slots.first_waiting is not None and len(gate.started) == 2)
+        worker.stop()
+        gate.opened.set()
+        await task
+
+    bounded(scene())
+
+    assert rd.jobs.counts() == {"complete": 8, "queued": 2}
+    assert state_of(store, "api").tokens == pytest.approx(2.0, abs=1e-3)
+
+
 def test_what_the_items_of_a_call_used_is_more_than_what_was_counted_for_the_call(
     store: SqliteStore, rd: Redrive
 ) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.core.replay import Release, plan_of
+from redrive.core.replay import BURST_SECONDS, Release, plan_of
 from redrive.engine.replay import driver, release
 from redrive.engine.replay.driver import DRIVE_SECONDS, LOOK_SECONDS
 from redrive.engine.replay.filter import LetterFilter
 from redrive.engine.replay.record import replay_of
+from redrive.errors import StoreUnavailableError
 from redrive.ops.replay import replays
 from redrive.store.protocol import Store
 from redrive.store.records import Step
 from redrive.store.statements import replays as replay_sql
 from redrive.testing import VirtualClock
-from tests.embedded import read_rows
+from tests.embedded import changing, read_rows
 from tests.unit.engine.replay.shop import BY, Shop
 
 SHOP = LetterFilter(pipeline="shop")
@@ -100,6 +101,36 @@ def test_letters_are_not_released_by_a_replay_that_was_paused_meanwhile(
 
     assert read_rows(shop.store, "SELECT DISTINCT status FROM jobs") == [("failed",)]
     assert read_rows(shop.store, "SELECT DISTINCT state FROM dead_letters") == [("open",)]
+
+
+def test_a_store_that_is_gone_is_an_outage_and_no_trouble_of_one_replay(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replays.start(shop.store, SHOP, BY, plan=plan_of())
+    only = shop.driver("w1")
+    only.drive()
+
+    def unreachable(*_given: object) -> None:
+        raise StoreUnavailableError(database="x", cause="gone")
+
+    monkeypatch.setattr(driver, "counts_of", unreachable)
+
+    with pytest.raises(StoreUnavailableError):
+        only.drive()
+
+
+def test_the_next_release_of_a_replay_that_skipped_letters_is_as_near_as_the_rate_allows(shop: Shop) -> None:
+    with changing(shop.store) as db:
+        db.execute("UPDATE jobs SET input = ? WHERE id > 1", (b'"no number"',))
+    replays.start(shop.store, SHOP, BY, plan=plan_of((), rate=4.0))
+    shop.clock.advance(1_000)
+    # What was saved up in a second, and one letter of it.
+    only, next_at = shop.driver("w1"), shop.clock.wall() - BURST_SECONDS + 1 / 4.0
+
+    while shop.counts().get("replaying") is None:
+        only.drive()
+
+    assert read_rows(shop.store, "SELECT next_at FROM replays") == [(pytest.approx(next_at, abs=1e-6),)]
 
 
 def test_letters_that_are_skipped_do_not_count_against_the_rate(shop: Shop) -> None:
