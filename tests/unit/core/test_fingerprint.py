@@ -68,7 +68,32 @@ def test_another_function_stage_code_or_class_is_another_group() -> None:
     assert base != print_of(loaded(ORDER % "1"), code="OTHER")
     assert base != print_of(loaded(ORDER % "1"), exception="shop.Other")
     assert base != print_of(loaded(ORDER % "1"), http_status=500)
+    assert base != print_of(loaded(ORDER % "1"), provider_code="card_declined")
     assert fingerprint(failure(), "fetch") != fingerprint(failure(), "notify")
+
+
+def test_where_a_stage_ends_and_its_code_begins_makes_a_difference() -> None:
+    assert fingerprint(failure(code="_DOWN"), "API") != fingerprint(failure(code="DOWN"), "API_")
+
+
+def test_the_same_function_of_another_class_or_module_is_another_group() -> None:
+    method = """
+    class {name}:
+        def send(self):
+            raise OSError("gone")
+    def work():
+        {name}().send()
+    """
+
+    def of(module: str) -> str:
+        return fingerprint(failure(), "s", [Frame(module, "send", 1, is_own=True)])
+
+    assert print_of(loaded(method.format(name="Mail"))) != print_of(loaded(method.format(name="Fax")))
+    assert of("shop.mail") != of("shop.fax")
+
+
+def test_a_text_that_no_encoding_takes_has_a_fingerprint() -> None:
+    assert fingerprint(failure(message="cannot open caf\udce9"), "s").startswith("v1:")
 
 
 def test_two_bugs_in_one_function_are_two_groups() -> None:
@@ -167,6 +192,11 @@ SAME = [
     ("web-7d4b9c6f5-x2x7q is down", "web-5f6d8b7c9-abcde is down"),
     ("job a1b2c3d4-x9y8z7w6 stuck", "job q1w2e3r4 stuck"),
     ("user1234 locked", "user98765 locked"),
+    ("id AbCdEfGh unknown", "id qWeRtYuI unknown"),
+    ("id abCdEfGhi unknown", "id AbCdEfGh unknown"),
+    ("seat a1b2c taken", "seat x9y8z taken"),
+    ("part xyz987uvw65 gone", "part qrs123tuv45 gone"),
+    ("returned 1234567", "returned 7654321"),
     ("topic orders-3 offset 55", "topic orders-12 offset 9000"),
     (
         "Rate limit reached for gpt-4o in organization org-AbCdEfGh on tokens per min (TPM): Limit 30000, Used 29000. Please try again in 1.2s.",
@@ -209,10 +239,20 @@ SAME = [
     (r'body "{\"name\": \"Ann\"}"', r'body "{\"name\": \"Bob Lee\"}"'),
     (r"body {\"name\": \"Ann\"}", r"body {\"name\": \"Bob\"}"),
     ("got [1, 2]", "got [1, 2, 3, 4]"),
+    ("got [1,2]", "got [1,2,3,4]"),
+    ("got [[1], [2]]", "got [[3]]"),
+    ("counts {1: 2}", "counts {3: 4, 5: 6}"),
     ("got ['a', 'b']", "got ['c']"),
     ("params ('a', 'b', 'c')", "params ('d', 'e', 'f', 'g')"),
     ("got [(1, 2), (3, 4)]", "got [(1, 2), (3, 4), (5, 6)]"),
     ("\"no user 'alice' here\"", "\"no user 'bob' here\""),
+    ("' order 17 is gone '", "'order 4 is gone'"),
+    (
+        "{'message': 'the reason \"no such user\" was given'}",
+        "{'message': 'the reason \"row is bad\" was given'}",
+    ),
+    ("7, " * 1_000 + "alpha", "7, " * 1_000 + "omega"),
+    ("word " * 60, "word " * 100),
     ("a   b\n c", "a b c"),
 ]
 
@@ -231,6 +271,8 @@ DIFFERENT = [
     ("'email' is a required property", "'phone' is a required property"),
     ("name 'total' is not defined", "name 'price' is not defined"),
     ("'price'", "'currency'"),
+    ("'order 17 missing'", "'order 17 late'"),
+    ("unknown constraints: 'a_key'", "unknown constraints: 'b_key'"),
     ("'x-request-id'", "'content-type'"),
     ('column "price" does not exist', 'column "amount" does not exist'),
     ('violates unique constraint "users_email_key"', 'violates unique constraint "users_phone_key"'),
@@ -240,12 +282,14 @@ DIFFERENT = [
     ("Utf8Decoder failed", "Base64Decoder failed"),
     ("Sha256Error: mismatch", "Http2Error: mismatch"),
     ("sha256 mismatch", "sha512 mismatch"),
+    ("SHA256 mismatch", "SHA512 mismatch"),
     ("unknown column address_line1", "unknown column address_line2"),
     ("HTTPSConnectionPool broke", "OAuthURLBuilder broke"),
     ("api_HttpServerError", "api_JsonParserError"),
     ("the page was defaced", "the page was effaced"),
     ("input/output error", "read/write error"),
     ("timeout= wrong", "retries= wrong"),
+    ("timeoutMs= wrong", "retriesMax= wrong"),
     ("can't connect to db, won't retry", "can't read the manifest, won't retry"),
     ("API returned 404", "API returned 500"),
     ("status code: 404", "status code: 409"),
@@ -258,6 +302,7 @@ DIFFERENT = [
     ("Pool (Caused by X('the name is unknown'))", "Pool (Caused by X('the peer has gone'))"),
     ("{'message': 'no', 'type': 'quota', 'param': None}", "{'message': 'no', 'type': 'rate', 'param': None}"),
     ("{'code': 'insufficient_quota'}", "{'code': 'rate_limit_exceeded'}"),
+    ("{'message': 'quota is exceeded'}", "{'message': 'key is unknown'}"),
     ("{'message': 'the model is unknown'}", "{'message': 'the prompt is too long'}"),
 ]
 
@@ -327,6 +372,8 @@ def test_the_same_function_twice_on_the_way_is_not_a_recursion() -> None:
 
     assert of("a", "b", "a") != of("a", "b")
     assert of("a", "a", "b") == of("a", "b") == of("a", "b", "a", "b")
+    assert of(*"abcdabcd") == of(*"abcd")
+    assert of(*"abcdeabcde") != of(*"abcde")
 
 
 @pytest.mark.parametrize(
@@ -345,6 +392,20 @@ def test_the_same_function_twice_on_the_way_is_not_a_recursion() -> None:
 )
 def test_whose_code_it_is_shows_in_the_path(path: str, is_own: bool) -> None:
     work = loaded("def work():\n    raise OSError('gone')\n", path=path)
+    with pytest.raises(OSError, match="gone") as raised:
+        work()
+
+    assert frames_of(raised.value)[-1].is_own is is_own
+
+
+@pytest.mark.parametrize(
+    ("module", "is_own"),
+    [("redrive.engine.worker", False), ("redriven.orders", True), ("redrive_shop", True)],
+)
+def test_of_the_code_beside_an_application_only_redrive_itself_is_not_its_own(
+    module: str, is_own: bool
+) -> None:
+    work = loaded("def work():\n    raise OSError('gone')\n", name=module)
     with pytest.raises(OSError, match="gone") as raised:
         work()
 

@@ -205,6 +205,7 @@ def test_a_status_that_is_also_in_the_payload_stays_a_status(value: object) -> N
         ("a+b is #x", {"a+b", "#x"}, f"{QUOTED} is {QUOTED}"),
         ("x.y.", {"y."}, f"x.{QUOTED}"),
         ("New York", {"New Y", "York"}, f"New {QUOTED}"),
+        ("in New York", {"New York", "York"}, f"in {QUOTED}"),
         ("abc<payload:$.0>abc", {"abc", "payload"}, QUOTED * 3),
         ("by <redacted:email> in <payload>", {"email", "payload"}, f"by {QUOTED} in {QUOTED}"),
         ("<payload:$.0", {"other"}, "<payload:$.0"),
@@ -220,7 +221,24 @@ def test_a_value_is_taken_out_only_as_a_whole_word(message: str, values: set[str
 
 
 def test_values_are_the_short_strings_that_no_number_and_no_common_word_is() -> None:
-    value = {"key": ["abc", " de ", "long enough", "x", "", "--", "12", "-12", "1.5", "the", 17, None, True]}
+    value = {
+        "key": [
+            "abc",
+            " de ",
+            "long enough",
+            "eightish",
+            "x",
+            "",
+            "--",
+            "12",
+            "-12",
+            "1.5",
+            "the",
+            17,
+            None,
+            True,
+        ]
+    }
 
     assert short_values(value, shorter_than=8) == {"abc", "de", "1.5"}
 
