@@ -134,7 +134,7 @@ def _with_safe_names(failed: FailedAttempt, redactor: JobRedactor) -> FailedAtte
         return failed
     names: dict[str, str] = {}
     if failure.signal is SignalKind.FAIL and _is_changed(failure.code, redactor):
-        names = {"code": HIDDEN_CODE, "canonical": HIDDEN_CODE}
+        names = {"code": HIDDEN_CODE}
     # A name without a module is one of Python's own.
     if "." in failure.exception and _is_changed(failure.exception, redactor):
         names |= {"exception": "Exception"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Breaker, Pipeline, Redrive, connect, stage
+from redrive.core.units import instant
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import PAUSE_FIRST, record_listeners
 from redrive.engine.pipeline.lanes import lanes_of
@@ -124,11 +125,14 @@ def test_the_hook_and_the_sinks_that_ask_for_it_receive_each_change_once_and_in_
     heard: list[BreakerChange] = []
     pager = Pager()
     pipeline = trip(store, rd, clock, on_breaker=heard.append, sinks=[pager, Basket()])
+    clock.advance(60)
     deliver(store, clock, pipeline)
 
     for changes in (heard, pager.changes):
         assert [(each.before, each.after, each.cause, each.code) for each in changes] == PATH
         assert len({each.delivery for each in changes}) == len(PATH)
+        assert {each.sent_at for each in changes} == {instant(clock.wall())}
+    assert [each.delivery for each in heard] == [each.delivery for each in pager.changes]
     assert rows(store, "id", "outbox") == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive import Context, Pipeline, Redrive, ReplayRules, stage
+from redrive import Context, Event, Pipeline, Redrive, ReplayRules, stage
 from redrive.engine.delivery.outbox import Delivery
 from redrive.engine.delivery.recipients import PAUSE_MAX, record_listeners
 from redrive.engine.pipeline.lanes import lanes_of
@@ -42,7 +42,7 @@ class Basket:
         return [(each.letter_id, each.event, each.state) for each in self.changes]
 
 
-def shop(*sinks: object, fails_in: tuple[int, ...] = (1,), name: str = "shop") -> Pipeline:
+def shop(*sinks: object, fails_in: tuple[int, ...] = (1,), name: str = "shop", **options: object) -> Pipeline:
     """Build a pipeline whose jobs fail for good in these rounds."""
 
     @stage(retry=ONCE)
@@ -51,7 +51,7 @@ def shop(*sinks: object, fails_in: tuple[int, ...] = (1,), name: str = "shop") -
             raise PermissionError(13, "denied")
         return number
 
-    return Pipeline(name, [call], sinks=sinks, replay=ReplayRules(evidence="optional"))  # type: ignore[arg-type]
+    return Pipeline(name, [call], sinks=sinks, replay=ReplayRules(evidence="optional"), **options)  # type: ignore[arg-type]
 
 
 def serve(store: SqliteStore, clock: VirtualClock, pipeline: Pipeline) -> None:
@@ -115,7 +115,8 @@ def test_a_letter_that_returns_is_heard_of_and_the_one_that_follows_it_is_escala
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
     basket = Basket()
-    pipeline = shop(basket, fails_in=(1, 2))
+    heard: list[Event] = []
+    pipeline = shop(basket, fails_in=(1, 2), on_dead=heard.append)
     job = rd.submit(pipeline, 1)
     serve(store, clock, pipeline)
     retry_job(store, job.id, Actor("ops"))
@@ -128,6 +129,7 @@ def test_a_letter_that_returns_is_heard_of_and_the_one_that_follows_it_is_escala
     ]
     assert [(each.event, each.follows) for each in basket.changes if each.is_escalated] == [("born", 1)]
     assert len({each.identity for each in basket.changes}) == 2
+    assert [event.is_escalated for event in heard] == [False, True]
 
 
 def test_the_end_of_a_letter_has_the_attempts_of_its_own_round_and_those_before(

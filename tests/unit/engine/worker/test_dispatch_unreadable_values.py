@@ -106,11 +106,15 @@ def test_a_value_that_takes_the_place_of_the_next_job_is_found_by_its_token(stor
         (UNREADABLE["deep"], ["words of the input"]),
         (UNREADABLE["latin-1"], ["words of the input tea"]),
         (UNREADABLE["not ended"], ["words of the input"]),
-        (b'["with a \\" quote", "and \\u00e9 escaped", "short"', ['with a " quote', "and é escaped"]),
+        (
+            b'["with a \\" quote", "and \\u00e9 escaped", "short"',
+            ['with a " quote', 'with a \\" quote', "and é escaped"],
+        ),
+        (b'["  some padded words "', ["some padded words"]),
         (b"<p>not even quoted</p>", ["<p>not even quoted</p>"]),
         (b'["\\ud800 half of a pair"]', ["\\ud800 half of a pair"]),
     ],
-    ids=["deep", "latin-1", "not ended", "escapes", "no quotes", "half of a pair"],
+    ids=["deep", "latin-1", "not ended", "escapes", "padded", "no quotes", "half of a pair"],
 )
 def test_the_longer_texts_of_what_cannot_be_decoded_are_known_all_the_same(
     encoded: bytes, literals: list[str]

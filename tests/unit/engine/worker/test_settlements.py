@@ -3,23 +3,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from redrive import Breaker, Context, Pipeline, Redrive, Skip, Snooze, stage
 from redrive.core.breaker_state import opened
-from redrive.core.decide import BreakerStatus
+from redrive.core.decide import BreakerStatus, DeadLetter, NoDecision, OldDecision, Reason
+from redrive.core.decision_text import decode_decision
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.pipeline.lanes import lanes_of
 from redrive.engine.worker.dead_letter import FailedAttempt
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.settlements import (
+    REFUSED,
+    UNREADABLE,
+    reduced_settlement,
     settlement_of_cancel,
     settlement_of_crash,
     settlement_of_failure,
     settlement_of_stop,
+    settlement_of_success,
+    settlement_of_unreadable_failure,
 )
+from redrive.sinks import Files
 from redrive.store.records import HOOK, ClaimedJob, ClaimRequest, ExchangeRequest, Settlement
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
@@ -32,19 +42,26 @@ SPENT = {"snoozes": 3, "suspects": 1, "crashes": 1, "codes": b'{"NETWORK_RESET":
 
 @pytest.fixture
 def dispatch(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> Dispatch:
-    """The second attempt of a job that has crashed, snoozed and failed before."""
+    return dispatched(store, rd, clock, on_retry=lambda _: None)
+
+
+def dispatched(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, name: str = "call", **options: object
+) -> Dispatch:
+    """Return the second attempt of a job that has crashed, snoozed and failed before."""
 
     async def call(number: int) -> int:
         return number
 
-    pipeline = Pipeline("shop", [stage(retry=STEADY, breaker=API)(call)], on_retry=lambda _: None)
+    stages = [stage(name=name, retry=STEADY, breaker=API)(call)]
+    pipeline = Pipeline("shop", stages, **options)  # type: ignore[arg-type]
     (lane,) = lanes_of(store, [pipeline]).values()
     rd.submit(pipeline, 1)
     now = clock.wall()
     store.start_worker("w1", now, 60)
     want = ClaimRequest((lane.id,), 1)
     (job,) = store.exchange(ExchangeRequest("w1", [], want, now=now, token=1)).claimed
-    context = Context(job_id=job.id, pipeline="shop", stage="call", attempt=2)
+    context = Context(job_id=job.id, pipeline="shop", stage=name, attempt=2)
     return Dispatch(replace(job, attempt=2, **SPENT), lane, context, now, now + 1)
 
 
@@ -93,6 +110,104 @@ def test_a_run_that_was_cut_off_or_cancelled_goes_back_as_it_was(dispatch: Dispa
     for ended in (settlement_of_stop(dispatch), settlement_of_cancel(dispatch)):
         assert not ended.burned
         assert spent(ended) == spent(dispatch.job)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "reason"),
+    [
+        (settlement_of_cancel, "cancelled", Reason.REQUESTED),
+        (settlement_of_stop, "queued", Reason.WORKER_STOPPED),
+        (partial(settlement_of_crash, is_alone=True), "queued", Reason.OWN_PROCESS_LOST),
+        (partial(settlement_of_crash, is_alone=False), "queued", Reason.PROCESS_LOST),
+    ],
+)
+def test_a_run_that_did_not_end_by_itself_tells_why(
+    dispatch: Dispatch, end: Callable[[Dispatch], Settlement], status: str, reason: Reason
+) -> None:
+    ended = end(dispatch)
+
+    assert (ended.status, decode_decision(ended.decision)) == (status, NoDecision(reason))
+    assert (ended.run_at, ended.config) == (dispatch.ended_at, dispatch.lane.stage.config)
+
+
+def test_a_success_is_over_when_its_stage_ended(dispatch: Dispatch) -> None:
+    ok = settlement_of_success(dispatch, b"1")
+
+    assert (ok.status, ok.outcome, ok.burned, ok.decision) == ("complete", "ok", True, None)
+    assert (ok.run_at, ok.ended_at) == (dispatch.ended_at, dispatch.ended_at)
+
+
+def test_the_last_stage_of_a_cancelled_job_that_succeeds_completes_it(dispatch: Dispatch) -> None:
+    dispatch.context.is_cancelled = True
+
+    assert settlement_of_success(dispatch, b"1").status == "complete"
+
+
+def test_a_failure_that_nobody_can_read_burns_its_attempt_and_makes_a_letter_of_fixed_texts(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    basket = Files("letters")
+    dispatch = dispatched(store, rd, clock, on_dead=lambda _: None, sinks=[basket])
+
+    ended = settlement_of_unreadable_failure(dispatch)
+
+    assert (ended.status, ended.outcome, ended.burned) == ("failed", "dead", True)
+    assert (ended.code, ended.exception, ended.message) == ("BUG_UNKNOWN", "Exception", UNREADABLE)
+    assert ended.recipients == (HOOK, basket.name)
+    decision = DeadLetter(
+        reason=Reason.PERMANENT,
+        code="BUG_UNKNOWN",
+        attempt=2,
+        max_attempts=STEADY.max_attempts,
+        rule=UNREADABLE,
+    )
+    assert decode_decision(ended.decision) == decision
+    assert ended.letter is not None
+    job = dispatch.job
+    assert msgspec.json.decode(ended.letter.context) == {"attempt": 2, "dispatch": job.dispatch, "round": 1}
+
+
+def test_failures_that_nobody_can_read_are_a_group_for_each_stage(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    ended = [
+        settlement_of_unreadable_failure(dispatched(store, rd, clock, name)) for name in ("fetch", "send")
+    ]
+
+    assert len({each.letter.fingerprint for each in ended if each.letter is not None}) == 2
+
+
+def test_a_settlement_that_the_store_refused_is_reduced_to_texts_that_every_store_takes(
+    dispatch: Dispatch,
+) -> None:
+    dispatch.context.note("seen", "yes")
+    full = replace(failed(dispatch, type("Größe", (RuntimeError,), {})("no")), recipients=(HOOK,))
+
+    reduced = reduced_settlement(full)
+
+    assert (reduced.message, reduced.exception, reduced.code) == (REFUSED, "Exception", full.code)
+    assert (full.notes, reduced.notes, reduced.recipients) == ('{"seen":"yes"}', None, ())
+    assert decode_decision(reduced.decision) == OldDecision(Reason.PERMANENT)
+    letter = reduced.letter
+    assert letter is not None
+    assert (letter.message, letter.exception, letter.stack, letter.context) == (
+        REFUSED,
+        "Exception",
+        "",
+        b"{}",
+    )
+
+
+def test_of_a_refused_settlement_the_name_of_a_plain_class_and_our_own_decision_are_kept(
+    dispatch: Dispatch,
+) -> None:
+    dispatch.context.submit(dispatch.lane.pipeline, 2)
+    skipped, stopped = failed(dispatch, Skip("empty")), settlement_of_stop(dispatch)
+
+    assert reduced_settlement(failed(dispatch, RESET)).exception == "ConnectionResetError"
+    assert (len(skipped.children), reduced_settlement(skipped).children) == (1, ())
+    assert reduced_settlement(skipped).decision == skipped.decision
+    assert reduced_settlement(stopped) == stopped
 
 
 @pytest.mark.parametrize(

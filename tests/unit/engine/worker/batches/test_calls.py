@@ -318,6 +318,22 @@ def test_each_job_has_its_own_context_notes_and_children(
     ]
 
 
+def test_no_value_of_another_job_stands_in_the_notes_of_a_success(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    @stage(batch=Batch(size=2))
+    def embed(texts: list[str], contexts: list[Context]) -> list[int]:
+        for ctx in contexts:
+            ctx.note("texts", ", ".join(texts))
+        return [len(text) for text in texts]
+
+    pipeline = Pipeline("shop", [embed])
+    rd.submit_many(pipeline, ["Anna Amalia 41", "Bert Brecht 17"])
+    work(store, pipeline)
+
+    assert attempts(store, "outcome, notes") == [("ok", '{"texts":"<payload:$>, <payload:$>"}')] * 2
+
+
 def test_no_value_of_another_job_stands_in_a_dead_letter_and_all_of_them_are_one_group(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:

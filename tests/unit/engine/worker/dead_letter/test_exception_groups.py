@@ -165,10 +165,12 @@ def test_a_group_is_written_with_its_members_under_their_numbers() -> None:
 
 def test_of_a_group_no_more_is_written_than_python_shows() -> None:
     wide = traceback_text(ExceptionGroup("wide", [ValueError(f"member {n}") for n in range(100)]))
+    full = traceback_text(ExceptionGroup("full", [ValueError(f"member {n}") for n in range(MEMBERS_MAX)]))
     deep = traceback_text(group("at the bottom", DEPTH_MAX + 5))
 
     assert wide.count("ValueError: member") == MEMBERS_MAX
     assert "and 85 more" in wide
+    assert (full.count("ValueError: member"), "more" in full) == (MEMBERS_MAX, False)
     assert deep.count("ExceptionGroup: several") == DEPTH_MAX + 1
     assert "(groups are shown 10 deep)" in deep
     assert "at the bottom" not in deep

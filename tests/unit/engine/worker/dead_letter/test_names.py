@@ -18,6 +18,7 @@ from redrive.testing import VirtualClock
 from tests.unit.build import work
 
 SECRET = "grapefruit-4711-seven"
+TOKEN = "ghp_0123456789abcdef0123456789abcdef0123"
 ONCE = RetryPolicy(1)
 
 
@@ -36,19 +37,36 @@ def test_a_code_is_a_name_and_holds_no_line_breaks(code: str) -> None:
     assert SECRET not in str(refused.value)
 
 
-def test_a_code_made_of_a_value_of_the_job_is_not_written(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+@pytest.mark.parametrize("code", ["REJECTED_{}", "REJECTED{}S", f"REJECTED_{TOKEN}"])
+def test_a_code_made_of_a_value_of_the_job_or_of_a_secret_is_not_written(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, code: str
 ) -> None:
     @stage(retry=ONCE)
     def give_up(text: str) -> str:
-        raise Fail(f"REJECTED_{text}")
+        raise Fail(code.format(text))
 
     flow = Pipeline("shop", [give_up])
     rd.submit(flow, SECRET)
     work(store, flow)
 
     assert SECRET not in written(store)
+    assert TOKEN not in written(store)
     assert store.read("SELECT error_code FROM jobs") == [(HIDDEN_CODE,)]
+
+
+def test_a_code_and_a_class_made_of_a_value_of_the_job_are_both_not_written(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    @stage(retry=ONCE)
+    def give_up(text: str) -> str:
+        raise type(f"No_{text}_Fail", (Fail,), {})(f"REJECTED_{text}")
+
+    flow = Pipeline("shop", [give_up])
+    rd.submit(flow, SECRET)
+    work(store, flow)
+
+    assert SECRET not in written(store)
+    assert store.read("SELECT code, exception FROM attempts") == [(HIDDEN_CODE, "Exception")]
 
 
 def test_a_class_named_after_a_value_of_the_job_is_not_written(
@@ -94,7 +112,10 @@ def test_a_returned_value_that_does_not_fit_is_quoted_nowhere(
 
 
 def test_an_error_is_one_line_of_a_log() -> None:
-    text = error_text(ValueError("gone\n2026-11-17 INFO redrive.worker all is well\r\x1b[2J\u2028"))
+    text = error_text(
+        ValueError("gone\n2026-11-17 INFO redrive.worker all is well\r\x1b[2J\u2028\u2029\x9b2J\x7f")
+    )
 
+    assert text.startswith("ValueError: gone\\x0a2026-11-17 INFO ")
     assert text.isprintable()
     assert json.dumps(text).count("\\n") == text.count("\\n") == 0

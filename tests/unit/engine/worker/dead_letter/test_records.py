@@ -3,19 +3,27 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from redrive import Backoff, Context, Pipeline, Redrive, RetryPolicy, stage
+from redrive.core.decide import Reason
+from redrive.core.fingerprint import Frame
+from redrive.engine.classifier import DEFAULT
+from redrive.engine.pipeline.codec import storable
 from redrive.engine.worker import dead_letter
-from redrive.engine.worker.dead_letter import literals_in
+from redrive.engine.worker.dead_letter import FailedAttempt, JobRedactor, letter_of, literals_in
 from redrive.redaction.process import redact_start
+from redrive.store.records import ClaimedJob
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import STEADY, attempts, jobs, letters, one_stage, work
+from tests.unit.engine.worker.letters_made import DECISION, claimed, letter_for
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -271,8 +279,77 @@ def test_a_dead_letter_decodes_its_payload_and_redacts_its_message_once(
     assert redacted.count(message) == 1
 
 
+def test_hides_strings_numbers_and_keys_from_the_shortest_length_on_that_is_seldom_in_a_text() -> None:
+    value = {"lot 4711": ["eight by", 12345678], "lot 471": ["seven b", 1234567]}
+
+    assert literals_in(msgspec.json.encode(value)) == {
+        "lot 4711": "<payload:$.0>",
+        "eight by": "<payload:$.0[0]>",
+        "12345678": "<payload:$.0[1]>",
+    }
+
+
+@pytest.mark.parametrize("after", [", input_type=str]", "\n  For further information", ""])
+def test_an_input_that_pydantic_quotes_in_part_is_not_stored(after: str) -> None:
+    letter = letter_for(f"bad name [type=x, input_value='half of a va...of a name'{after}", claimed("abc"))
+
+    assert letter.message == f"bad name [type=x, input_value=<payload>{after}"
+    assert letter.stack.endswith(f"ValueError: {letter.message}\n")
+
+
+CAFE = "caf\udce9"
+CIRCUMSTANCES = {"http_status": 503, "provider_code": "E-17", "request_id": "req-1"}
+
+
+def context_of(job: ClaimedJob, **changes: object) -> dict[str, object]:
+    failure = replace(DEFAULT.classify(ValueError("bad")), **changes)
+    redactor = JobRedactor(job, secret=b"of this installation")
+    letter = letter_of(FailedAttempt(failure), redactor, "fetch of abcdefgh", DECISION, None)
+    return msgspec.json.decode(letter.context, type=dict[str, object])
+
+
+def test_a_context_tells_the_circumstances_of_a_failure() -> None:
+    job = replace(claimed("abcdefgh"), attempt=2, dispatch=5, round=3, payload=b'"first"')
+    key = hmac.digest(b"of this installation", job.input, "sha256").hex()[:16]
+
+    assert context_of(job, **CIRCUMSTANCES) == {
+        **CIRCUMSTANCES,
+        "stage": "fetch of <payload:$[0]>",
+        "attempt": 2,
+        "dispatch": 5,
+        "round": 3,
+        "notes": None,
+        "input_sha256": key,
+    }
+
+
+@pytest.mark.parametrize("name", ["provider_code", "request_id"])
+def test_what_a_provider_says_is_stored_without_values_of_the_job_and_as_text(name: str) -> None:
+    told = context_of(claimed("abcdefgh"), **{name: f"no abcdefgh in {CAFE}"})
+
+    assert told[name] == f"no <payload:$[0]> in {storable(CAFE)}"
+
+
+def test_a_letter_tells_why_its_job_was_given_up_and_whether_another_attempt_could_help() -> None:
+    failure = DEFAULT.classify(ConnectionResetError(104, "reset"))
+    decision = replace(DECISION, reason=Reason.EXHAUSTED)
+    letter = letter_of(FailedAttempt(failure), JobRedactor(claimed("abc")), "fetch", decision, None)
+
+    assert (letter.is_retryable, letter.reason, letter.category) == (True, Reason.EXHAUSTED, "network")
+
+
+def test_the_frames_of_a_failure_from_another_process_distinguish_causes() -> None:
+    def of(function: str) -> str:
+        frames = (Frame("shop", function, 1, is_own=True),)
+        failed = FailedAttempt(DEFAULT.classify(ValueError("bad")), stack="as it was", frames=frames)
+        return letter_of(failed, JobRedactor(claimed("abc")), "fetch", DECISION, None).fingerprint
+
+    assert of("price") != of("send")
+
+
 def test_hides_long_numbers_and_keys_that_are_no_names_of_fields() -> None:
     value = {
+        "content-type": 1,
         "Ada Lovelace": 1,
         "acct-4711-77": {"amount_in_cents": 48291377, "ratio": 0.125, "share": 0.3333333333},
         "ok": True,
@@ -281,8 +358,8 @@ def test_hides_long_numbers_and_keys_that_are_no_names_of_fields() -> None:
     found = literals_in(msgspec.json.encode(value))
 
     assert found == {
-        "Ada Lovelace": "<payload:$.0>",
-        "acct-4711-77": "<payload:$.1>",
-        "48291377": "<payload:$.1.0>",
-        "0.3333333333": "<payload:$.1.2>",
+        "Ada Lovelace": "<payload:$.1>",
+        "acct-4711-77": "<payload:$.2>",
+        "48291377": "<payload:$.2.0>",
+        "0.3333333333": "<payload:$.2.2>",
     }

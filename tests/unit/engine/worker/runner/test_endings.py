@@ -50,6 +50,7 @@ def test_a_stage_that_ends_the_program_has_failed(store: SqliteStore, rd: Redriv
     assert jobs(store) == [("failed",), ("complete",)]
     assert len(attempts(store)) == 2
     assert "sys.exit(3); a stage returns its output" in str(jobs(store, "error_message"))
+    assert "in leave" in str(letters(store, "stack"))
     assert letters(store, "code") == [("BUG_CODE",)]
 
 
@@ -252,4 +253,4 @@ def test_a_stage_that_exits_with_something_that_cannot_be_shown_has_failed(
     on_threads(store, pipeline)
 
     assert jobs(store) == [("failed",)]
-    assert "the stage raised" in str(jobs(store, "error_message"))
+    assert "the stage raised SystemExit" in str(jobs(store, "error_message"))
