@@ -71,6 +71,7 @@ def test_of_a_letter_that_is_gone_a_sink_receives_what_its_attempt_knows(
     bury(store, rd, pipeline)
     change_rows(store, "DELETE FROM dead_letters")
     change_rows(store, "UPDATE outbox SET at = at + 60")
+    change_rows(store, "UPDATE jobs SET run_at = run_at - 60")
     deliver(store, clock, pipeline)
 
     ((ended_at,),) = read_rows(store, "SELECT max(ended_at) FROM attempts")

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
+from email.message import Message
 from functools import partial
+from urllib.error import HTTPError
 
 import msgspec
 import pytest
@@ -16,7 +19,7 @@ from redrive.core.decide import BreakerStatus, DeadLetter, NoDecision, OldDecisi
 from redrive.core.decision_text import decode_decision
 from redrive.engine.classifier import DEFAULT
 from redrive.engine.pipeline.lanes import lanes_of
-from redrive.engine.worker.dead_letter import FailedAttempt
+from redrive.engine.worker.dead_letter import MESSAGE_MAX, FailedAttempt
 from redrive.engine.worker.dispatch import Dispatch
 from redrive.engine.worker.settlements import (
     REFUSED,
@@ -94,6 +97,36 @@ def test_a_retry_burns_the_attempt_counts_its_code_and_stays_under_suspicion(dis
 
     assert (again.outcome, again.burned, again.recipients) == ("retry", True, (HOOK,))
     assert spent(again) == (3, 3, 1, 1, {"NETWORK_RESET": 2})
+
+
+def test_a_failure_keeps_the_status_of_an_answer_and_the_beginning_of_a_long_message(
+    dispatch: Dispatch,
+) -> None:
+    ended = failed(dispatch, HTTPError("http://shop.example", 503, "no " * MESSAGE_MAX, Message(), None))
+
+    assert (ended.http_status, ended.message) == (503, f"HTTP Error 503: {'no ' * MESSAGE_MAX}"[:MESSAGE_MAX])
+
+
+def test_a_letter_tells_its_stage_and_hides_what_hashes_its_input(dispatch: Dispatch) -> None:
+    letter = failed(dispatch, PermissionError("no")).letter
+
+    assert letter is not None
+    context = msgspec.json.decode(letter.context)
+    secret = dispatch.lane.installation.secret
+    assert secret
+    digest = hmac.digest(secret, dispatch.job.input, "sha256").hex()
+    assert (context["stage"], context["input_sha256"]) == ("call", digest[:16])
+
+
+def test_sinks_hear_of_a_job_only_when_it_is_given_up(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    dispatch = dispatched(store, rd, clock, on_hold=lambda _: None, sinks=[Files("letters")])
+    broken = BreakerStatus(API, opened(dispatch.ended_at))
+
+    assert failed(dispatch, RESET, broken).recipients == (HOOK,)
+    assert failed(dispatch, RESET).recipients == ()
+    assert failed(dispatch, PermissionError("no")).recipients == (Files("letters").name,)
 
 
 @pytest.mark.parametrize(("is_alone", "crashes"), [(False, 1), (True, 2)])

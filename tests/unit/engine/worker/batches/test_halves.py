@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive import Batch, Context, Limit, Redrive
+from redrive import Batch, Breaker, Context, Limit, Redrive
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.unit.build import ONCE, attempts, one_stage, work
@@ -48,3 +48,23 @@ def test_a_half_of_a_call_begins_without_what_the_failed_call_reported(
         ('{"in a call of 1":"2"}',), ('{"in a call of 1":"3"}',),
         ('{"in a call of 2":"0"}',), ('{"in a call of 2":"1"}',),
     ]  # fmt: skip
+
+
+def test_a_call_whose_jobs_are_held_is_not_halved(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    """Their only attempt failed, but the breaker opened: nobody is given up."""
+    calls: list[list[int]] = []
+
+    def call(numbers: list[int]) -> list[int]:
+        calls.append(numbers)
+        if len(calls) == 1:
+            raise ConnectionRefusedError(111, "refused")
+        return numbers
+
+    breaker = Breaker("api", consecutive=1, open_for=60)
+    pipeline = one_stage(call, batch=Batch(size=4, on_error="split"), breaker=breaker, retry=ONCE)
+    rd.submit_many(pipeline, range(4))
+    work(store, pipeline)
+
+    assert sorted(attempts(store)) == [("hold",)] * 4 + [("ok",)] * 4

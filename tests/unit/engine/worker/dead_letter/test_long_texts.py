@@ -161,6 +161,8 @@ def test_what_is_kept_of_a_long_message_is_its_beginning_and_of_a_long_stack_its
         == JobRedactor(claimed("plain enough")).message(failure)[:MESSAGE_MAX]
     )
     assert letter.stack == f"{message}\n"[-STACK_MAX:]
+    longer = message[: STACK_MAX + 100]
+    assert letter_for(longer, claimed("plain enough")).stack == f"{longer}\n"[-STACK_MAX:]
     assert safe_text(message[:TEXT_MAX], literals_of(claimed("plain enough"))) == message[:NOTE_MAX]
 
 

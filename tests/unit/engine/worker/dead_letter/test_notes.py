@@ -34,7 +34,7 @@ def test_names_that_are_cut_alike_are_numbered() -> None:
 
     assert list(kept_notes.values()) == list(notes.values())
     assert max(map(len, kept_notes)) == NOTE_MAX
-    assert list(kept_notes)[1].endswith(" (2)")
+    assert [list(kept_notes)[place][-5:] for place in (1, 9)] == ["x (2)", " (10)"]
 
 
 def test_a_name_that_is_already_numbered_is_left_to_its_note() -> None:
@@ -43,6 +43,12 @@ def test_a_name_that_is_already_numbered_is_left_to_its_note() -> None:
         "<payload:$[0]> (2)": "2",
         VALUE.upper(): "3",
     }
+
+
+def test_of_a_long_note_the_beginning_is_kept() -> None:
+    text = "a word " * NOTE_MAX
+
+    assert kept({"seen": text}, "plain enough") == {"seen": text[:NOTE_MAX]}
 
 
 def test_no_more_is_read_of_a_name_than_of_what_is_noted() -> None:

@@ -50,6 +50,21 @@ def unspeakable(raised: type[BaseException]) -> Exception:
     return Unspeakable()
 
 
+@pytest.mark.parametrize("raised", [ValueError, Panic, KeyboardInterrupt])
+def test_what_a_stage_raised_is_a_failure_although_nobody_can_look_at_it(raised: type[BaseException]) -> None:
+    class Untouchable(BaseException):
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            raise raised
+
+    ending = Untouchable()
+    failure = dead_letter.as_failure(ending)
+
+    assert str(failure) == "the stage raised something that cannot be read"
+    assert isinstance(failure, dead_letter.StageEndingError)
+    assert failure.ending is ending
+
+
 async def leave() -> None:
     raise GeneratorExit
 
