@@ -229,6 +229,20 @@ def test_only_snoozes_count_as_snoozes(store: SqliteStore, clock: VirtualClock) 
     assert outcomes == [("hold", 1), ("retry", 1), ("hold", 2), ("ok", 2)]
 
 
+def test_a_stage_that_snoozes_more_often_than_it_may_is_given_up(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    def wish(_value: int) -> int:
+        raise Snooze(7)
+
+    pipeline = one_stage(wish, retry=RetryPolicy(3, snooze_max=2))
+    submit(store, pipeline, 1)
+    work(store, pipeline)
+
+    ended = store.read("SELECT outcome, decision ->> '$.reason' FROM attempts ORDER BY dispatch")
+    assert ended == [("hold", "asked"), ("hold", "asked"), ("dead", "snoozes_exhausted")]
+
+
 def test_an_input_that_does_not_fit_and_an_output_that_cannot_be_encoded_are_failures_of_the_attempt(
     store: SqliteStore, clock: VirtualClock
 ) -> None:
