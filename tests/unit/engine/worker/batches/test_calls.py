@@ -334,8 +334,9 @@ def test_no_value_of_another_job_stands_in_the_notes_of_a_success(
     assert attempts(store, "outcome, notes") == [("ok", '{"texts":"<payload:$>, <payload:$>"}')] * 2
 
 
+@pytest.mark.parametrize("others", [[], ["x1"]], ids=["two jobs", "three"])
 def test_no_value_of_another_job_stands_in_a_dead_letter_and_all_of_them_are_one_group(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, others: list[str]
 ) -> None:
     def leaky(texts: list[str]) -> list[str]:
         raise ValueError(f"cannot embed {', '.join(texts)}")
@@ -344,12 +345,12 @@ def test_no_value_of_another_job_stands_in_a_dead_letter_and_all_of_them_are_one
         return leaky(texts)
 
     pipeline = one_stage(call, batch=Batch(size=3), name="embed")
-    secrets = ["Anna Amalia 41", "Bert Brecht 17", "x1"]
+    secrets = ["Anna Amalia 41", "Bert Brecht 17", *others]
     rd.submit_many(pipeline, secrets)
     work(store, pipeline)
 
     rows = letters(store, "message, stack, fingerprint")
-    assert len(rows) == 3
+    assert len(rows) == len(secrets)
     assert not any(secret in f"{message} {stack}" for message, stack, _ in rows for secret in secrets[:2])
     assert len({fingerprint for *_, fingerprint in rows}) == 1
 

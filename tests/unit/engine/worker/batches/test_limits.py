@@ -7,10 +7,16 @@ from typing import Literal
 
 import pytest
 
-from redrive import Backoff, Batch, Limit, Redrive, RetryPolicy, Verdict
+from redrive import Backoff, Batch, Context, Limit, Redrive, RetryPolicy, Verdict
+from redrive.engine.limits.meter import DECODE_LIMIT
+from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.worker.dispatch import Dispatch
+from redrive.engine.worker.slots import WorkerParts
 from redrive.store.sqlite.store import SqliteStore
+from redrive.store.statements import workers as worker_sql
 from redrive.testing import VirtualClock
 from redrive.testing.faults import InjectedError
+from tests.inline import InlineThreads, NoProcesses, at_once
 from tests.unit.build import jobs, one_stage, work
 
 
@@ -87,3 +93,57 @@ def test_a_limit_of_concurrency_counts_them_too(
 
     assert sum(items for _, items in calls) == 12
     assert max(items for _, items in calls) == (2 if limit_by == "items" else 4)
+
+
+def tokens_of(store: SqliteStore) -> float | None:
+    """Return how many tokens the limit has left."""
+    (raw,) = store.query(worker_sql.limit(name="api", key=""))
+    return DECODE_LIMIT(raw).tokens
+
+
+def test_what_the_items_of_halves_used_is_counted_besides_nothing_else(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    """Each half is a call of its own, of which its items have a share; the call that failed was paid with the claim."""
+
+    async def embed(numbers: list[int], contexts: list[Context]) -> list[int]:
+        for ctx in contexts:
+            ctx.used("api", 2.0)
+        if len(numbers) == 4:
+            raise ValueError("too many at once")
+        return numbers
+
+    limit = Limit("api", rate="1/day", burst=100)
+    pipeline = one_stage(embed, batch=Batch(size=4, limit_by="calls", on_error="split"), limits=limit)
+    rd.submit_many(pipeline, range(4))
+    work(store, pipeline)
+
+    assert jobs(store) == [("complete",)] * 4
+    assert tokens_of(store) == pytest.approx(100.0 - (4 + 2 + 2) * 2.0, abs=1e-3)
+
+
+class Apart(NoProcesses):
+    """Pretends to run every stage in a process."""
+
+    def can_run(self, _lane: Lane) -> bool:
+        return True
+
+    async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes:  # type: ignore[override]
+        assert is_alone
+        return dispatch.job.input
+
+
+def test_a_call_for_a_suspect_in_a_process_of_its_own_counts_as_much_as_a_full_one(
+    store: SqliteStore, rd: Redrive
+) -> None:
+    async def embed(numbers: list[int]) -> list[int]:
+        return numbers
+
+    limit = Limit("api", rate="1/day", burst=100)
+    pipeline = one_stage(embed, batch=Batch(size=4, limit_by="calls"), limits=limit)
+    rd.submit(pipeline, 1)
+    store._db.execute("UPDATE jobs SET suspect_count = 2")
+    work(store, pipeline, parts=WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Apart()))
+
+    assert jobs(store) == [("complete",)]
+    assert tokens_of(store) == pytest.approx(99.0, abs=1e-3)
