@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 import pytest
 
 from redrive import Pipeline, Redrive
-from redrive.engine.worker.prefetch import PREFETCH_SECONDS
+from redrive.engine.worker.prefetch import PREFETCH_SECONDS, Prefetch
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from redrive.testing.loop import VirtualLoop
@@ -140,3 +140,66 @@ def test_jobs_that_wait_for_a_place_when_their_worker_stops_are_given_back_unrun
     bounded(scene())
     assert ran == [1]
     assert jobs(store) == [("complete",), ("queued",), ("queued",)]
+
+
+class Waiting:
+    """Slots of which none becomes free by itself."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+        self.first_waiting: object = object()
+
+    def drop_waiting(self) -> list[object]:
+        dropped, self.first_waiting = [self.first_waiting], None
+        return dropped
+
+
+def prefetch_of(slots: Waiting, concurrency: int = 8) -> Prefetch:
+    return Prefetch(slots, concurrency)  # type: ignore[arg-type]
+
+
+def test_as_many_are_claimed_ahead_as_ended_since_the_last_commit_and_few_ends_bring_it_down_slowly() -> None:
+    slots = Waiting()
+    prefetch = prefetch_of(slots)
+    counts: list[int] = []
+
+    for ended in (5, 0, 1, 4, 100, 0):
+        slots.ended += ended
+        prefetch.committed()
+        counts.append(prefetch.count)
+
+    assert counts == [5, 3, 2, 4, 8, 6]
+
+
+def test_a_job_that_waits_since_another_one_took_a_slot_has_its_own_time(clock: VirtualClock) -> None:
+    async def scene() -> None:
+        slots, wake, loop = Waiting(), asyncio.Event(), asyncio.get_running_loop()
+        prefetch = prefetch_of(slots)
+        loop.call_later(0.6, wake.set)
+        assert await prefetch.wait(wake) == []
+        second = slots.first_waiting = object()
+        began = loop.time()
+
+        dropped: list[object] = []
+        while not dropped:
+            wake.clear()
+            dropped += await prefetch.wait(wake)
+
+        assert dropped == [second]
+        assert loop.time() - began == pytest.approx(PREFETCH_SECONDS)
+
+    on_virtual_time(clock, scene())
+
+
+def test_a_wait_that_something_else_ended_wakes_nobody_later(clock: VirtualClock) -> None:
+    async def scene() -> None:
+        wake = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.1, wake.set)
+        await prefetch_of(Waiting()).wait(wake)
+        wake.clear()
+
+        await passed(2 * PREFETCH_SECONDS)
+
+        assert not wake.is_set()
+
+    on_virtual_time(clock, scene())
