@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from redrive import Breaker, Limit, Redrive
+from redrive import Breaker, Limit, Pipeline, Redrive
+from redrive.core import breaker_state as step
+from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase
 from redrive.engine.limits.keys import JobView
 from redrive.engine.pipeline.lanes import Lane, lanes_of
@@ -161,6 +163,132 @@ def test_a_crowd_at_the_beginning_hides_nobody_who_comes_after_it(
     chosen = {probes._next_of(api, lane, clock.wall()) for _ in range(60)}
 
     assert 301 in chosen
+
+
+def test_every_second_probe_begins_at_another_place_among_those_who_wait(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    api = Breaker("api", consecutive=1, open_for=5)
+    pipeline = one_stage(lambda number: number, name="call", breaker=api)
+    rd.submit_many(pipeline, [0] * 3, owner="mallory")
+    clock.advance(100.0)
+    rd.submit(pipeline, 1, owner="ann")
+    lanes = lanes_of(store, [pipeline])
+    (lane,) = lanes
+    chosen: list[object] = []
+
+    for turn in (3, 4, 5):
+        probes = Probes(store, lanes, SharedBreakers(store, [api]))
+        probes._turns[api.name] = turn
+        chosen.append(probes._next_of(api, lane, clock.wall()))
+
+    # 0.618 of the way by each turn: 0.85 at the third, and 0.09 at the fifth, in which Ann is the only one who came since.
+    assert chosen == [4, 1, 4]
+
+
+def test_where_nobody_has_come_later_the_probe_is_one_of_those_who_came_first(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    api = Breaker("api", consecutive=1, open_for=5)
+    pipeline = one_stage(lambda number: number, name="call", breaker=api)
+    rd.submit(pipeline, 0)
+    clock.advance(100.0)
+    lanes = lanes_of(store, [pipeline])
+    (lane,) = lanes
+    probes = Probes(store, lanes, SharedBreakers(store, [api]))
+
+    assert [probes._next_of(api, lane, clock.wall()) for _ in range(4)] == [1] * 4
+
+
+def test_a_job_that_is_due_this_instant_can_be_the_probe(
+    scene: Scene, store: SqliteStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = UpcomingWork(due={lane_of(scene).id: clock.wall()}, leased=0, paused=frozenset())
+    monkeypatch.setattr(store, "upcoming", lambda _lanes: now)
+
+    assert scene.commit(1).claimed
+
+
+def test_a_new_worker_goes_on_where_the_probes_of_others_are(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    api = Breaker("api", consecutive=1, open_for=5)
+    pipeline = one_stage(lambda number: number, name="call", breaker=api)
+    for priority in (0, 1, 2):
+        rd.submit(pipeline, priority, priority=priority)
+    lanes = lanes_of(store, [pipeline])
+    (lane,) = lanes
+    breakers = SharedBreakers(store, [api])
+    breakers.change(api, lambda _: step.opened(clock.wall(), 4))
+
+    assert Probes(store, lanes, breakers)._next_of(api, lane, clock.wall()) == 3
+
+
+def test_a_probe_is_not_taken_when_others_write_the_breaker_all_the_time(
+    scene: Scene, store: SqliteStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "swap_breaker", lambda *_: False)
+
+    assert not scene.probes.take(scene.open, clock.wall(), "w1:1")
+
+
+def test_a_breaker_stands_as_others_have_left_it(
+    scene: Scene, store: SqliteStore, clock: VirtualClock
+) -> None:
+    other = SharedBreakers(store, [scene.open])
+    other.change(scene.open, lambda _: step.closed(clock.wall()))
+
+    assert scene.probes.standing(scene.open).is_closed
+
+
+def test_jobs_behind_a_closed_breaker_are_no_probes(scene: Scene, clock: VirtualClock) -> None:
+    clock.advance(1_000)
+    (lane,) = (each for each in scene.journal._lanes.values() if each.stage.breaker is scene.closed)
+    scene.want = ClaimRequest((lane.id,), 10)
+
+    claimed = [job for job in scene.commit(1).claimed if job.lane == lane.id]
+
+    assert claimed
+    assert not any(scene.probes.is_probe(job.id) for job in claimed)
+
+
+def test_the_probe_of_one_commit_is_not_taken_for_what_a_later_one_has_claimed(scene: Scene) -> None:
+    assert scene.commit(1).claimed
+
+    assert [scene.commit(token).claimed for token in range(2, 10)] == [()] * 8
+
+
+def test_probes_of_several_breakers_are_no_more_than_there_is_room_for(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    pipelines, breakers = list[Pipeline](), list[Breaker]()
+    for name in ("mail", "maps", "news"):
+        breakers.append(Breaker(name, consecutive=1, open_for=5))
+        pipelines.append(one_stage(lambda number: number, name, name="call", breaker=breakers[-1]))
+        rd.submit(pipelines[-1], 1)
+    shared = SharedBreakers(store, breakers)
+    for breaker in breakers:
+        shared.note(breaker, Evidence.DOWN)
+    shared.flush(clock.wall())
+    clock.advance(10)
+    store.start_worker("w1", clock.wall(), 30.0)
+    probes = Probes(store, lanes_of(store, pipelines), shared)
+
+    assert len(probes.claim([], ClaimRequest((), 2), "w1", now=clock.wall(), token=1)) == 2
+
+
+def test_a_breaker_that_brings_its_own_probe_is_named_once_however_many_stages_are_behind_it(
+    store: SqliteStore, clock: VirtualClock
+) -> None:
+    async def ask() -> None:
+        return None
+
+    api = Breaker("api", consecutive=1, probe=ask)
+    pipelines = [
+        one_stage(lambda number: number, name, name="call", breaker=api) for name in ("shop", "mill")
+    ]
+
+    assert Probes(store, lanes_of(store, pipelines), SharedBreakers(store, [api])).own == (api,)
 
 
 KEYS: Mapping[str, Callable[[JobView], str | None]] = {
