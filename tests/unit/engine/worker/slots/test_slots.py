@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redrive import Breaker, Pipeline, Redrive
+from redrive import Batch, Breaker, Pipeline, Redrive
 from redrive.core.breaker import Evidence
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.slots import WorkerParts
@@ -17,7 +17,7 @@ from redrive.store.records import ClaimedJob, ClaimRequest, ExchangeRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import A, InlineThreads, NoProcesses, T, at_once
-from tests.unit.build import attempts, bounded, jobs, one_stage, until, worker_on
+from tests.unit.build import attempts, bounded, jobs, leases_of, one_stage, turns, until, worker_on, working
 
 API = Breaker("api", consecutive=1, open_for=5)
 
@@ -186,3 +186,74 @@ def test_a_stage_that_an_eager_factory_has_run_already_keeps_no_worker_from_endi
 
     assert bounded(scene()) == "idle"
     assert jobs(store) == [("complete",)] * 2
+
+
+@pytest.mark.parametrize(("waiting", "room", "calls"), [(0, 5, 2), (1, 5, 1), (3, 2, 1), (0, 1, 1)])
+def test_a_batch_can_fill_one_call_more_than_there_are_free_slots(
+    store: SqliteStore, claimed: tuple[Pipeline, ClaimedJob], waiting: int, room: int, calls: int
+) -> None:
+    plain, job = claimed
+
+    async def scene() -> None:
+        batched = one_stage(lambda numbers: numbers, "mill", name="grind", batch=Batch(size=4))
+        worker = worker_on(store, plain, batched, concurrency=1)
+        (lane,) = worker.slots.gatherings
+
+        worker.slots.put([job] * waiting)
+
+        assert worker.slots.lane_limits(room)[lane] == calls * 4
+
+    bounded(scene())
+
+
+@pytest.mark.parametrize(("concurrency", "processes"), [(1, 3), (3, 1)])
+def test_a_stage_in_processes_keeps_to_its_own_limit_and_to_how_many_processes_there_are(
+    store: SqliteStore, concurrency: int, processes: int
+) -> None:
+    class Processes(NoProcesses):
+        size = processes
+
+    async def scene() -> None:
+        pipeline = one_stage(lambda number: number, name="crunch", process=True, concurrency=concurrency)
+        parts = WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=Processes())
+        worker = worker_on(store, pipeline, parts=parts)
+
+        assert list(worker.slots.lane_limits(9).values()) == [1]
+
+    bounded(scene())
+
+
+def test_a_stage_that_clears_up_when_it_is_cancelled_is_not_cancelled_again_by_the_next_heartbeat(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    begun, clearing, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    cleared: list[int] = []
+
+    async def tidy(number: int) -> int:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            clearing.set()
+            await may_end.wait()
+            cleared.append(number)
+        return number
+
+    pipeline = one_stage(tidy)
+    job = rd.submit(pipeline, 7)
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline)
+        leases = leases_of(store, clock, worker)
+        async with working(worker):
+            await begun.wait()
+            rd.jobs.cancel(job.id)
+            leases.beat(worker.name)
+            await clearing.wait()
+            leases.beat(worker.name)
+            await turns()
+            may_end.set()
+            await until(lambda: job.status == "cancelled")
+
+    bounded(scene())
+    assert cleared == [7]
