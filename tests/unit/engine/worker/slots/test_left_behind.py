@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from redrive import Pipeline, Redrive, stage
+from redrive import Breaker, Pipeline, Redrive, stage
 from redrive.engine.worker import slots
 from redrive.engine.worker.worker import Worker
 from redrive.store.records import Exchange, ExchangeRequest, JobId, Settlement
@@ -101,6 +101,26 @@ def test_after_a_run_that_was_left_behind_has_ended_the_next_run_of_its_job_can_
     assert attempts(store) == [("crashed",), ("cancelled",)]
 
 
+def test_a_worker_looks_for_jobs_when_a_run_that_was_left_behind_has_freed_its_slot(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates: list[asyncio.Event] = []
+    pipeline = one_stage(stubborn_once(gates))
+    rd.submit(pipeline, 7)
+    rooms: list[int] = []
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline, concurrency=PLACES)
+        async with working(worker):
+            await left_behind(worker, store, clock, gates)
+            monkeypatch.setattr(worker.slots, "_on_room", lambda: rooms.append(worker.slots.room(0)))
+            gates[0].set()
+            await until(lambda: worker.slots.room(0) == PLACES - 1)
+
+    bounded(scene())
+    assert rooms[0] == PLACES - 1
+
+
 def test_a_job_continues_when_a_run_that_was_left_behind_ends_together_with_its_next_run(
     store: SqliteStore, rd: Redrive, clock: VirtualClock
 ) -> None:
@@ -121,11 +141,16 @@ def test_a_job_continues_when_a_run_that_was_left_behind_ends_together_with_its_
     assert attempts(store) == [("crashed",), ("ok",), ("ok",)]
 
 
+@pytest.mark.parametrize("breaker", [None, Breaker("api", consecutive=5)], ids=["alone", "behind a breaker"])
 def test_the_outcome_of_a_run_that_was_left_behind_is_not_even_sent(
-    store: SqliteStore, rd: Redrive, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+    store: SqliteStore,
+    rd: Redrive,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+    breaker: Breaker | None,
 ) -> None:
     gates: list[asyncio.Event] = []
-    pipeline = one_stage(stubborn_once(gates))
+    pipeline = one_stage(stubborn_once(gates), breaker=breaker)
     job = rd.submit(pipeline, 7)
     committed: list[Settlement] = []
 

@@ -183,6 +183,29 @@ def test_what_ended_in_time_is_in_time_although_the_loop_hears_of_it_later(
     ) == [(0.0, 0)]
 
 
+class SlowThreads:
+    """Runs functions long after their timeout."""
+
+    def start(
+        self, work: Callable[[object], object], of: object, done: Callable[[object, object], None]
+    ) -> None:
+        asyncio.get_running_loop().call_later(30, lambda: done(of, work(of)))
+
+
+def test_a_sync_stage_that_overruns_is_waited_for_unless_it_may_be_abandoned(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    async def scene() -> None:
+        pipeline = one_stage(lambda number: number, name="fetch", timeout=10, retry=ONCE)
+        rd.submit(pipeline, 1)
+        parts = WorkerParts(ask_store=at_once, threads=SlowThreads(), processes=NoProcesses())  # type: ignore[arg-type]
+        await worker_on(store, pipeline, parts=parts).run(until_idle=True)
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(clock)) as runner:
+        runner.run(scene())
+    assert attempts(store, "outcome, decision ->> '$.reason'") == [("ok", "overran")]
+
+
 def test_what_an_abandoned_thread_returns_later_does_not_count(store: SqliteStore) -> None:
     rd = Redrive(store)
     go_on = threading.Event()
