@@ -29,6 +29,7 @@ from tests.unit.build import (
     worker_on,
     working,
 )
+from tests.unit.engine.worker.batches.test_halves import Broken, OwnError
 
 PLACES = 4
 
@@ -189,6 +190,28 @@ def test_a_worker_that_was_declared_dead_twice_has_all_its_places_again(
 
     bounded(scene())
     assert attempts(store) == [("crashed",), ("crashed",), ("ok",)]
+
+
+def test_what_breaks_in_a_later_life_is_settled(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
+    begun: list[int] = []
+
+    async def odd(number: int) -> int:
+        begun.append(number)
+        if len(begun) == 1:
+            await asyncio.Event().wait()
+        raise OwnError
+
+    async def scene() -> None:
+        pipeline = one_stage(odd)
+        rd.submit(pipeline, 7)
+        worker = worker_on(store, pipeline, classifier=Broken())
+        async with working(worker):
+            await until(lambda: begun)
+            await live_again(worker, store, clock)
+            await until(lambda: rd.jobs.counts() == {"failed": 1})
+
+    bounded(scene())
+    assert attempts(store) == [("crashed",), ("dead",)]
 
 
 def test_a_stage_that_returns_because_it_is_dropped_is_settled_once(

@@ -81,7 +81,13 @@ def test_a_worker_that_can_start_nothing_any_more_ends_and_gives_everything_back
 @pytest.fixture
 def claimed(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> tuple[Pipeline, ClaimedJob]:
     """A job of a stage that runs once at a time, behind a breaker that is open, and leased by w1."""
-    pipeline = one_stage(lambda number: number, name="plain", concurrency=1, breaker=API)
+    return claimed_of(store, rd, clock, lambda number: number)
+
+
+def claimed_of(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, function: Callable[..., object]
+) -> tuple[Pipeline, ClaimedJob]:
+    pipeline = one_stage(function, name="plain", concurrency=1, breaker=API)
     rd.submit(pipeline, 1)
     (lane,) = store.lanes("shop", ["plain"])
     store.start_worker("w1", clock.wall(), 60)
@@ -257,3 +263,30 @@ def test_a_stage_that_clears_up_when_it_is_cancelled_is_not_cancelled_again_by_t
 
     bounded(scene())
     assert cleared == [7]
+
+
+@pytest.mark.parametrize("where", ["before it began", "on the loop", "on a thread"])
+def test_a_probe_that_is_cut_off_is_free_for_others(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, where: str
+) -> None:
+    async def wait(number: int) -> int:
+        await asyncio.Event().wait()
+        return number
+
+    function = (lambda number: number) if where == "on a thread" else wait
+    pipeline, job = claimed_of(store, rd, clock, function)
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline)
+        worker.probes.assign(job.id, API, clock.wall(), "probe")
+        worker.slots.put([job])
+        worker.slots.fill()
+        if where == "on the loop":
+            await turns()
+
+        await worker.slots.release()
+
+        worker.probes.release_dropped(clock.wall())
+        assert worker.probes.standing(API).state.probe is None
+
+    bounded(scene())
