@@ -43,27 +43,26 @@ class Idle(IdleWait):
             "is_ramping": False,
             **facts,
         }
-        self.world: Any = SimpleNamespace(
-            upcoming=lambda _order: UpcomingWork(
-                due=self.world.due, leased=self.world.leased, paused=self.world.paused
-            ),
+        world: Any = SimpleNamespace(
+            upcoming=lambda _order: UpcomingWork(due=world.due, leased=world.leased, paused=world.paused),
             change_counter=lambda: None,
-            query=lambda asked: self.world.replayed if asked == replay_sql.live_replays() else [],
+            query=lambda asked: world.replayed if asked == replay_sql.live_replays() else [],
             order=(),
-            blocked=lambda: self.world.held,
+            blocked=lambda: world.held,
             **facts,
         )
-        self.world.is_ramping = lambda _now: facts["is_ramping"]
+        self.world = world
+        world.is_ramping = lambda _now: facts["is_ramping"]
 
         async def ask(question: Any) -> Any:
             return question()
 
         super().__init__(
-            self.world,
-            self.world,
-            self.world,
+            world,
+            world,
+            world,
             clock,
-            limits=self.world,
+            limits=world,
             pipelines=("shop",),
             wake=asyncio.Event(),
             ask_until_answered=cast("Any", ask),

@@ -49,7 +49,7 @@ class CallResult:
     endings: list[bytes | Exception]
     error: Exception | None = None
     uncalled: Collection[int] = ()
-    """The places of jobs whose input does not fit: they fail alone, and the function is called without them."""
+    """Of a failed call, the places of jobs whose input does not fit: they fail alone, and the function is called without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +364,7 @@ def _call_end(part: Sequence[Dispatch], bad: Bad, results: Sequence[object]) -> 
             endings.append(ending)
         except Exception as exc:  # noqa: BLE001 - as whatever a stage raises.
             endings.append(exc)
-    return CallResult(endings, uncalled=bad)
+    return CallResult(endings)
 
 
 def _failed_call(part: Sequence[Dispatch], bad: Bad, raised: BaseException) -> CallResult:

@@ -171,7 +171,7 @@ def test_a_call_whose_loop_is_gone_settles_nothing_when_it_is_closed(
         store.start_worker("w1", clock.wall(), 60)
         want = ClaimRequest(tuple(worker.lanes), 2)
         worker.slots.put(store.exchange(ExchangeRequest("w1", [], want, now=clock.wall(), token=1)).claimed)
-        worker.slots._start_task = lambda _of, body: bodies.append(body)  # type: ignore[method-assign]
+        worker.slots._start_task = lambda _of, body: bodies.append(body)  # type: ignore[method-assign, assignment]
         worker.slots.fill()
         bodies[0].send(None)
         return worker.slots.dispatches()

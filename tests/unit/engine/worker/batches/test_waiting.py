@@ -41,7 +41,7 @@ async def echo(numbers: list[int]) -> list[int]:
     return numbers
 
 
-def waiting_for(store: SqliteStore, batch: Batch, **options: int) -> tuple[Worker, Gathering]:
+def waiting_for(store: SqliteStore, batch: Batch, **options: Any) -> tuple[Worker, Gathering]:
     worker = worker_on(store, one_stage(echo, batch=batch, **options))
     (gathering,) = worker.slots.gatherings.values()
     return worker, gathering
@@ -155,7 +155,7 @@ def test_the_next_call_of_a_stage_at_its_limit_is_started_when_one_ends_and_not_
 
     async def scene() -> None:
         worker = worker_on(store, pipeline)
-        worker.slots.lane_limits = lambda _room: dict.fromkeys(worker.slots.gatherings, 4)  # type: ignore[method-assign]
+        worker.slots.lane_limits = lambda room: dict.fromkeys(worker.slots.gatherings, 4)  # type: ignore[method-assign]
 
         def spy(asked: ExchangeRequest) -> Exchange:
             if asked.done:
