@@ -11,7 +11,8 @@ from redrive import Breaker, Limit, Pipeline, Redrive
 from redrive.core import breaker_state as step
 from redrive.core.breaker import Evidence
 from redrive.core.breaker_state import BreakerState, Phase
-from redrive.engine.limits.keys import JobView
+from redrive.engine.limits import keys
+from redrive.engine.limits.keys import JobKeys, JobView
 from redrive.engine.pipeline.lanes import Lane, lanes_of
 from redrive.engine.worker.breakers import SharedBreakers
 from redrive.engine.worker.probes import Probes, job_for_probe
@@ -321,3 +322,50 @@ def test_in_a_lane_with_keys_a_dead_host_does_not_take_every_probe_either(
     found = [row for row in jobs(store, "priority, status, finished_at") if row[0] == 5]
     assert {status for _, status, _ in found} == {"complete"}
     assert max(float(str(at)) for _, _, at in found) < begun + 300
+
+
+def test_a_job_that_does_not_run_frees_the_probe_of_its_key(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    origin = Breaker("origin", consecutive=1, open_for=5, key=lambda _: "dead")
+    pipeline = one_stage(lambda number: number, name="call", breaker=origin)
+    lanes, shared = lanes_of(store, [pipeline]), SharedBreakers(store, [origin])
+    shared.keys = JobKeys(store, lanes)
+    rd.submit(pipeline, 1)
+    (lane,) = lanes
+    shared.keys.mark(lane)
+    store.start_worker("w1", clock.wall(), 30.0)
+    want = ClaimRequest((lane,), 1, keys={lane: dict.fromkeys(shared.keys.upcoming(lane, clock.wall()), 1)})
+    (job,) = store.exchange(ExchangeRequest("w1", [], want, now=clock.wall(), token=1)).claimed
+    shared.keys.remember([job])
+    own = shared.of_key(origin, "dead")
+    shared.change(own, lambda _: step.opened(clock.wall()))
+    clock.advance(10)
+    probes = Probes(store, lanes, shared)
+    probes.assign(job.id, own, clock.wall(), "probe")
+    taken = probes.standing(own).state.probe
+
+    probes.drop(job.id, origin)
+    probes.release_dropped(clock.wall())
+
+    assert taken is not None
+    assert probes.standing(own).state.probe is None
+
+
+def test_of_more_keys_than_one_claim_considers_each_has_its_turn_to_have_the_probe(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "KEYS_MAX", 4)
+    api = Breaker("api", consecutive=1, open_for=5)
+    limit = Limit("api", rate=100, key=lambda job: str(job.input))
+    pipeline = one_stage(lambda number: number, name="call", breaker=api, limits=[limit])
+    lanes, shared = lanes_of(store, [pipeline]), SharedBreakers(store, [api])
+    shared.keys = JobKeys(store, lanes)
+    rd.submit_many(pipeline, range(10))
+    (lane,) = lanes
+    probes = Probes(store, lanes, shared)
+
+    seen = [probes._keys_of(lane, clock.wall()) or [] for _ in range(3)]
+
+    assert [len(each) for each in seen] == [4, 4, 4]
+    assert len(set().union(*seen)) == 10

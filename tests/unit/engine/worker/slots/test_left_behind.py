@@ -10,11 +10,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from redrive import Breaker, Pipeline, Redrive, stage
+from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.worker import slots
+from redrive.engine.worker.dispatch import Dispatch
+from redrive.engine.worker.processes import LostProcessError
+from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.worker import Worker
 from redrive.store.records import Exchange, ExchangeRequest, JobId, Settlement
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
+from tests.inline import InlineThreads, NoProcesses, at_once
 from tests.unit.build import (
     ONCE,
     STUCK_SECONDS,
@@ -190,6 +195,50 @@ def test_a_worker_that_was_declared_dead_twice_has_all_its_places_again(
 
     bounded(scene())
     assert attempts(store) == [("crashed",), ("crashed",), ("ok",)]
+
+
+class DyingProcesses(NoProcesses):
+    """Pretends to run stages in processes; the first of these dies when its worker does not have the job any more."""
+
+    def __init__(self, gates: list[asyncio.Event]) -> None:
+        self.run_first = stubborn_once(gates)
+        self.runs = 0
+
+    def can_run(self, _lane: Lane) -> bool:
+        return True
+
+    async def run(self, dispatch: Dispatch, *, is_alone: bool) -> bytes:  # type: ignore[override]
+        assert not is_alone
+        self.runs += 1
+        is_first = self.runs == 1
+        await self.run_first(0)
+        if is_first:
+            raise LostProcessError(-9)
+        return dispatch.job.input
+
+
+def test_a_process_that_dies_after_its_run_was_left_behind_frees_its_slot_and_settles_nothing(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    gates: list[asyncio.Event] = []
+    pipeline = one_stage(lambda number: number, name="crunch", process=True)
+    job = rd.submit(pipeline, 7)
+    committed: list[Settlement] = []
+
+    async def scene() -> None:
+        processes = DyingProcesses(gates)
+        processes.size = 2
+        parts = WorkerParts(ask_store=at_once, threads=InlineThreads(), processes=processes)
+        worker = worker_on(store, pipeline, parts=parts, concurrency=PLACES, on_commit=committed.extend)
+        async with working(worker):
+            await left_behind(worker, store, clock, gates)
+            gates[0].set()
+            await until(lambda: worker.slots.room(0) == PLACES - 1)
+            gates[1].set()
+            await until(lambda: job.status == "complete")
+
+    bounded(scene())
+    assert [(each.job.dispatch, each.outcome) for each in committed] == [(2, "ok")]
 
 
 def test_what_breaks_in_a_later_life_is_settled(store: SqliteStore, rd: Redrive, clock: VirtualClock) -> None:
