@@ -5,13 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from redrive import Redrive
+from redrive import Context, Pipeline, Redrive, stage
 from redrive.engine.observers import Observers
+from redrive.engine.pipeline import lanes
+from redrive.engine.pipeline.lanes import Lane
+from redrive.engine.transactional import Ended
+from redrive.engine.worker.dispatch import Dispatch
+from redrive.engine.worker.settlements import settlement_of_stop
 from redrive.engine.worker.slots import WorkerParts
 from redrive.engine.worker.threads import StageThreads
+from redrive.store.records import ClaimRequest, ExchangeRequest
 from redrive.store.sqlite.store import SqliteStore
 from redrive.testing import VirtualClock
 from tests.inline import InlineThreads, NoProcesses, at_once
@@ -70,3 +78,51 @@ def test_an_attempt_whose_function_was_not_called_begins_returns_and_ends_for_it
     work(store, pipeline, parts=parts)
 
     assert seen.steps == ["1 started", "1 returned", "1 dead"]
+
+
+class Willing(NoProcesses):
+    """Would run every stage in a process."""
+
+    def can_run(self, _lane: Lane) -> bool:
+        return True
+
+
+def test_a_transaction_whose_lease_was_lost_has_crashed_and_makes_room_also_that_of_a_suspect(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A suspect runs where its transaction is, and not in a process of its own."""
+    monkeypatch.setattr(lanes, "_check_transactional", lambda *_: None)
+    rooms: list[int] = []
+    seen = Attempts()
+    observers = Observers([seen])
+
+    @stage(transactional=True)
+    def charge(number: int, ctx: Context) -> int:
+        raise AssertionError(ctx.job_id, number)
+
+    async def lose(dispatch: Dispatch) -> Ended:
+        dispatch.observing = observers.start_attempt(dispatch.facts())
+        return Ended(settlement_of_stop(dispatch), "lost")
+
+    pipeline = Pipeline("shop", [charge])
+    rd.submit(pipeline, 7)
+    store.start_worker("w1", clock.wall(), 60)
+
+    async def scene() -> None:
+        parts = WorkerParts(
+            ask_store=at_once, threads=InlineThreads(), processes=Willing(), observers=observers
+        )
+        worker = worker_on(store, pipeline, parts=parts, concurrency=1)
+        slots = worker.slots
+        slots._transactional = SimpleNamespace(run=lose)  # type: ignore[assignment]
+        slots._on_room = lambda: rooms.append(slots.room(0))
+        want = ClaimRequest(tuple(worker.lanes), 1)
+        (job,) = store.exchange(ExchangeRequest("w1", [], want, now=clock.wall(), token=1)).claimed
+        slots.put([msgspec.structs.replace(job, suspects=2)])
+        slots.fill()
+        await until(lambda: rooms)
+        assert slots.is_empty
+
+    bounded(scene())
+    assert rooms == [1]
+    assert seen.steps == ["1 started", "1 crashed"]
