@@ -65,8 +65,8 @@ class Dispatch(Struct, eq=False, gc=False):
     is_finish: bool = False
     """Whether the stage finished the job: its output is the job's result."""
     state: State = STARTING
-    observing: tuple[AttemptObserver, ...] = ()
-    """Who observes it, once its function has been called."""
+    observing: tuple[AttemptObserver, ...] | None = None
+    """Who observes it; None until its function is called, and empty when nobody wants to."""
     overrun: TimerHandle | None = None
     """The timer that abandons it. It refers to this dispatch in turn, so it is removed as soon as the stage has ended."""
     call: CallValues | None = None

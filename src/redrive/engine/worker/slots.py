@@ -245,7 +245,7 @@ class Slots:
                 self._free(dispatch)
         for dispatch in self._running.values():
             dispatch.state = LEFT_BEHIND if dispatch.job.id in self._tasks else DROPPED
-            self._observers.end_attempt(dispatch.observing, "crashed", None)
+            self._observers.end_attempt(dispatch.observing or (), "crashed", None)
             self._orphans += self._calls.keeps_slot(dispatch)
             self._drop_probe(dispatch)
         self._running.clear()
@@ -384,7 +384,7 @@ class Slots:
             return
         dispatch.state = DROPPED
         self._tasks.pop(dispatch.job.id, None)
-        self._observers.end_attempt(dispatch.observing, "crashed", None)
+        self._observers.end_attempt(dispatch.observing or (), "crashed", None)
         self._free(dispatch)
         self._on_room()
 
@@ -436,7 +436,7 @@ class Slots:
         self._tasks.pop(dispatch.job.id, None)
         if self._is_releasing and not dispatch.context.is_cancelled:
             self._drop_probe(dispatch)
-            self._observers.end_attempt(dispatch.observing, "crashed", None)
+            self._observers.end_attempt(dispatch.observing or (), "crashed", None)
         else:
             try:
                 self._settle(dispatch, self._runner.decide_broken(dispatch, error))
@@ -461,7 +461,7 @@ class Slots:
     def _report(self, dispatch: Dispatch, settlement: Settlement) -> None:
         """Report an attempt to its observers; one whose function was never called begins and ends here for them."""
         observing = dispatch.observing
-        if not observing:
+        if observing is None:
             observing = self._observers.start_attempt(dispatch.facts())
             self._observers.end_call(observing)
         self._observers.end_attempt(observing, settlement.outcome, settlement.code)

@@ -188,7 +188,7 @@ class Calls:
     @contextmanager
     def _observed(self, part: list[Dispatch]) -> Generator[None]:
         """Report the attempts of a part to their observers; not again when it is called in halves."""
-        new = [each for each in part if not each.observing] if self._observers.of_attempts else []
+        new = [each for each in part if each.observing is None] if self._observers.of_attempts else []
         for dispatch in new:
             dispatch.observing = self._observers.start_attempt(dispatch.facts())
         try:
@@ -196,7 +196,7 @@ class Calls:
         finally:
             # The last first: each may have put something on top of what the one before it has put into the context.
             for dispatch in reversed(new):
-                self._observers.end_call(dispatch.observing)
+                self._observers.end_call(dispatch.observing or ())
 
     def _returned(self, call: Call, result: CallResult) -> None:
         """Continue with what a thread has returned; a call that was dropped only leaves its slot."""

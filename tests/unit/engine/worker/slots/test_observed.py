@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from redrive import Context, Pipeline, Redrive, stage
-from redrive.engine.observers import Observers
+from redrive import Batch, Context, Pipeline, Redrive, stage
+from redrive.engine.observers import AttemptFacts, Observer, Observers
 from redrive.engine.pipeline import lanes
 from redrive.engine.pipeline.lanes import Lane
 from redrive.engine.transactional import Ended
@@ -126,3 +127,49 @@ def test_a_transaction_whose_lease_was_lost_has_crashed_and_makes_room_also_that
     bounded(scene())
     assert rooms == [1]
     assert seen.steps == ["1 started", "1 crashed"]
+
+
+class Rounds(Observer):
+    """Notes of which round attempts are, and follows none of them."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+
+    def attempt_started(self, facts: AttemptFacts) -> None:
+        self.seen.append((facts.job_id, facts.round))
+
+
+def too_many(numbers: list[int]) -> list[int]:
+    if len(numbers) > 1:
+        raise ValueError("too many at once")
+    return numbers
+
+
+def plain(number: int) -> int:
+    return number
+
+
+async def aplain(number: int) -> int:
+    return number
+
+
+STAGES: Mapping[str, Pipeline] = {
+    "sync": one_stage(plain),
+    "async": one_stage(aplain),
+    "a call in halves": one_stage(too_many, batch=Batch(size=2, on_error="split")),
+}
+
+
+@pytest.mark.parametrize("pipeline", STAGES.values(), ids=STAGES)
+def test_an_observer_that_follows_no_attempt_hears_of_each_once_and_of_which_round_it_is(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock, pipeline: Pipeline
+) -> None:
+    rounds = Rounds()
+    parts = WorkerParts(
+        ask_store=at_once, threads=InlineThreads(), processes=NoProcesses(), observers=Observers([rounds])
+    )
+    rd.submit_many(pipeline, range(2))
+    store._db.execute("UPDATE jobs SET round = 3")
+    work(store, pipeline, parts=parts)
+
+    assert rounds.seen == [(1, 3), (2, 3)]
