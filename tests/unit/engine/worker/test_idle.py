@@ -12,7 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from redrive.engine.worker.idle import LOOK_SECONDS, POLL_SECONDS, RAMP_SECONDS, WATCH_MAX, IdleWait
+from redrive.engine.worker.idle import (
+    LOOK_SECONDS,
+    PAUSED_FROM,
+    POLL_SECONDS,
+    RAMP_SECONDS,
+    WATCH_MAX,
+    IdleWait,
+)
 from redrive.engine.worker.service import WATCH_SECONDS
 from redrive.engine.worker.slots import WorkerParts
 from redrive.store.protocol import ChangeSignal
@@ -124,6 +131,27 @@ def test_a_change_that_brings_no_job_ends_the_pause_and_does_not_make_looks_freq
     idle = Quiet(clock, [object() for _ in range(8)])
 
     assert paused(idle, 8)[4:] == [16 * WATCH_SECONDS, *[WATCH_MAX] * 3]
+
+
+@pytest.mark.parametrize(("is_sated", "seconds"), [(False, POLL_SECONDS), (True, WATCH_SECONDS)])
+def test_what_changed_before_a_claim_ends_no_pause_unless_there_may_be_more_to_claim(
+    clock: VirtualClock, is_sated: bool, seconds: float
+) -> None:
+    idle = Quiet(clock, [])
+    idle.world.change_counter = lambda: 7
+    idle.before_claim(is_sated=is_sated)
+
+    assert sum(paused(idle, 1)) == pytest.approx(seconds)
+
+
+def test_a_worker_with_a_signal_waits_once(clock: VirtualClock, bell: Bell) -> None:
+    assert paused(Quiet(clock, [], watch=None, signal=bell), 1) == [POLL_SECONDS]
+
+
+def test_jobs_of_a_paused_run_are_held(clock: VirtualClock) -> None:
+    idle = Idle(clock, due={1: PAUSED_FROM})
+
+    assert asyncio.run(idle.until_idle(0)) == "held"
 
 
 def test_a_worker_that_was_woken_does_not_even_begin_to_pause(clock: VirtualClock) -> None:

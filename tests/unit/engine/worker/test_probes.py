@@ -143,6 +143,7 @@ def test_priorities_take_turns_then_owners_then_jobs() -> None:
     rows = [ProbeCandidate(*each) for each in waiting]
 
     assert [job_for_probe(rows, turn) for turn in range(6)] == [1, 4, 3, 4, 1, 4]
+    assert [job_for_probe(rows[::-1], turn) for turn in range(2)] == [3, 4]
     assert job_for_probe([], 0) is None
 
 
@@ -172,8 +173,9 @@ def test_every_second_probe_begins_at_another_place_among_those_who_wait(
     api = Breaker("api", consecutive=1, open_for=5)
     pipeline = one_stage(lambda number: number, name="call", breaker=api)
     rd.submit_many(pipeline, [0] * 3, owner="mallory")
-    clock.advance(100.0)
+    clock.advance(90.0)
     rd.submit(pipeline, 1, owner="ann")
+    clock.advance(10.0)
     lanes = lanes_of(store, [pipeline])
     (lane,) = lanes
     chosen: list[object] = []

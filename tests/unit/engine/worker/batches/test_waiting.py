@@ -65,7 +65,8 @@ def test_no_more_is_claimed_than_fits_into_the_calls_that_the_stage_may_make_bes
 
         worker.slots.put(claim(worker, 5))
 
-        assert (gathering.waiting, gathering.room(8), gathering.room(1)) == (1, 7, 3)
+        assert (gathering.waiting, gathering.calls) == (1, 2)
+        assert [gathering.room(slots) for slots in (8, 1, 0)] == [7, 3, 0]
 
     bounded(scene())
 
@@ -121,6 +122,24 @@ def test_there_is_one_timer_while_jobs_wait_and_none_when_their_call_is_full(
 
         await turns()
         assert (gathering.waiting, timers()) == (0, 0)
+
+    bounded(scene())
+
+
+def test_what_is_left_when_a_stage_was_at_its_limit_for_longer_than_the_wait_has_a_timer_again(
+    store: SqliteStore, clock: VirtualClock, claim: Claim
+) -> None:
+    async def scene() -> None:
+        worker, gathering = waiting_for(store, Batch(size=2, wait=10), concurrency=1)
+        worker.slots.put(claim(worker, 5))
+        await clock.asleep(11)
+        await turns()
+        assert (gathering.waiting, timers()) == (3, 0)
+
+        gathering.call_ended()
+
+        await turns()
+        assert (gathering.waiting, timers()) == (1, 1)
 
     bounded(scene())
 

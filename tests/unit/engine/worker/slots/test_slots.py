@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import msgspec
 import pytest
 
 from redrive import Batch, Breaker, Pipeline, Redrive
@@ -288,5 +289,41 @@ def test_a_probe_that_is_cut_off_is_free_for_others(
 
         worker.probes.release_dropped(clock.wall())
         assert worker.probes.standing(API).state.probe is None
+
+    bounded(scene())
+
+
+def test_of_a_stage_over_its_limit_nothing_is_claimed(
+    store: SqliteStore, claimed: tuple[Pipeline, ClaimedJob]
+) -> None:
+    pipeline, job = claimed
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline)
+
+        worker.slots.put([job, job, job])
+
+        assert worker.slots.lane_limits(9) == {job.lane: 0}
+
+    bounded(scene())
+
+
+def test_a_job_that_could_not_be_started_stays_before_those_that_came_after_it(
+    store: SqliteStore, claimed: tuple[Pipeline, ClaimedJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, job = claimed
+
+    def broken(*_args: object) -> None:
+        raise MemoryError
+
+    async def scene() -> None:
+        worker = worker_on(store, pipeline)
+        monkeypatch.setattr(worker.slots._runner, "begin", broken)
+        worker.slots.put([job, msgspec.structs.replace(job)])
+
+        with pytest.raises(MemoryError):
+            worker.slots.fill()
+
+        assert worker.slots.first_waiting is job
 
     bounded(scene())
