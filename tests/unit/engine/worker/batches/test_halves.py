@@ -187,3 +187,19 @@ def test_a_half_that_waits_while_the_other_one_is_cut_off_is_cut_off_with_it(
     assert calls == [[0, 1, 2, 3], [0, 1]]
     assert attempts(store, "outcome, burned") == [("crashed", 0)] * 4
     assert jobs(store, "status, attempt") == [("queued", 1)] * 4
+
+
+def test_the_attempt_of_a_half_ends_with_its_own_call(
+    store: SqliteStore, rd: Redrive, clock: VirtualClock
+) -> None:
+    def slow(numbers: list[int]) -> list[int]:
+        clock.advance(6)
+        if len(numbers) > 1:
+            raise ValueError("too many at once")
+        return numbers
+
+    pipeline = one_stage(slow, batch=Batch(size=2, on_error="split"))
+    rd.submit_many(pipeline, range(2))
+    work(store, pipeline)
+
+    assert attempts(store, "outcome, ended_at - started_at") == [("ok", 6.0)] * 2
