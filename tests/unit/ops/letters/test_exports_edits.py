@@ -139,7 +139,7 @@ def test_a_payload_that_was_changed_in_an_earlier_round_stays_changed_elsewhere(
         for rd, letter in ((here, 2), (there, 1))
     ]
 
-    assert [json.loads(str(each))[0][11] for each in payloads] == [1, 1]
+    assert [json.loads(each)[0][11] for each in payloads] == [1, 1]
     assert replayed(there, 2, from_start=True) is None
     assert (
         there.store.query(letter_sql.letters_of_job(job=2))[1].message

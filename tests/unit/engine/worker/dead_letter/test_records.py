@@ -297,7 +297,7 @@ def test_an_input_that_pydantic_quotes_in_part_is_not_stored(after: str) -> None
     assert letter.stack.endswith(f"ValueError: {letter.message}\n")
 
 
-CAFE = "caf\udce9"
+MENU = "men\udcfc"
 CIRCUMSTANCES = {"http_status": 503, "provider_code": "E-17", "request_id": "req-1"}
 
 
@@ -325,9 +325,9 @@ def test_a_context_tells_the_circumstances_of_a_failure() -> None:
 
 @pytest.mark.parametrize("name", ["provider_code", "request_id"])
 def test_what_a_provider_says_is_stored_without_values_of_the_job_and_as_text(name: str) -> None:
-    told = context_of(claimed("abcdefgh"), **{name: f"no abcdefgh in {CAFE}"})
+    told = context_of(claimed("abcdefgh"), **{name: f"no abcdefgh in {MENU}"})
 
-    assert told[name] == f"no <payload:$[0]> in {storable(CAFE)}"
+    assert told[name] == f"no <payload:$[0]> in {storable(MENU)}"
 
 
 def test_a_letter_tells_why_its_job_was_given_up_and_whether_another_attempt_could_help() -> None:
