@@ -415,7 +415,7 @@ def test_a_value_of_the_job_does_not_come_into_the_log_by_what_people_write(shel
     (shell.folder / "orders.py").write_text(ORDERS, encoding="utf-8")
     shell.write("items.jsonl", *(json.dumps({"amount": 0, "email": f"open sesame {n}"}) for n in range(3)))
     shell("submit", "orders:shop", "--file", "items.jsonl")
-    shell("worker", "orders:shop", "--until-idle")
+    shell("worker", "orders:shop", "--until-idle", "--concurrency", "1")
 
     shell.json("dlq", "note", "1", "--text", "she said open sesame 0 aloud", "--yes")
     shell.json("dlq", "triage", "2", "-d", "data", "--reason", "open sesame 1 is wrong", "--yes")

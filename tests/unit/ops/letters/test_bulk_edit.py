@@ -25,7 +25,7 @@ LETTERS = 5
 @pytest.fixture
 def chosen(rd: Redrive) -> FrozenSet:
     rd.submit_many(SHOP, [Order(0, note=f"order {n}") for n in range(LETTERS)])
-    rd.work([SHOP], until_idle=True)
+    rd.work([SHOP], until_idle=True, concurrency=1)
     return rd.letters.choose(pipeline="shop")
 
 
