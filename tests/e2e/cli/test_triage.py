@@ -413,15 +413,15 @@ def test_a_job_is_not_sent_back_to_a_stage_the_pipeline_no_longer_has(shop: Shel
 
 def test_a_value_of_the_job_does_not_come_into_the_log_by_what_people_write(shell: Shell) -> None:
     (shell.folder / "orders.py").write_text(ORDERS, encoding="utf-8")
-    shell.write("items.jsonl", *(json.dumps({"amount": 0, "email": f"open sesame {n}"}) for n in range(3)))
+    shell.write("items.jsonl", *(json.dumps({"amount": 0, "email": "open sesame"}) for _ in range(3)))
     shell("submit", "orders:shop", "--file", "items.jsonl")
-    shell("worker", "orders:shop", "--until-idle", "--concurrency", "1")
+    shell("worker", "orders:shop", "--until-idle")
 
-    shell.json("dlq", "note", "1", "--text", "she said open sesame 0 aloud", "--yes")
-    shell.json("dlq", "triage", "2", "-d", "data", "--reason", "open sesame 1 is wrong", "--yes")
-    shell.json("job", "erase", "3", "--reason", "open sesame 2 leaked", "--yes")
-    shell("submit", "orders:shop", '{"amount": 1, "email": "open sesame 3"}')
-    shell.json("job", "cancel", "4", "--reason", "open sesame 3 is old", "--yes")
+    shell.json("dlq", "note", "1", "--text", "she said open sesame aloud", "--yes")
+    shell.json("dlq", "triage", "2", "-d", "data", "--reason", "open sesame is wrong", "--yes")
+    shell.json("job", "erase", "3", "--reason", "open sesame leaked", "--yes")
+    shell("submit", "orders:shop", '{"amount": 1, "email": "open sesame"}')
+    shell.json("job", "cancel", "4", "--reason", "open sesame is old", "--yes")
 
     reasons = [each["reason"] for each in shell.json("events", "--operations")]
     assert sorted(reasons) == [
