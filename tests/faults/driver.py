@@ -113,7 +113,8 @@ class Keeper:
             self._tell(f"end {child} {code}")
             if code and not self._options.once and not self._is_ending:
                 self.start(place)
-            else:
+            elif code != -signal.SIGTERM:
+                # One that was stopped before it took signals held no job yet; the supervisor of `redrive worker` sees it so too.
                 worst = worst or code
         return worst
 
