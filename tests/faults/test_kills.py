@@ -105,7 +105,8 @@ def test_sigterm_settles_what_runs_and_ends(scene: Scene) -> None:
 
     with Herd(scene, lease=30) as herd:
         until((scene.here / "ready-0").exists)
-        herd.terminate()
+        # The gate must not open before the worker itself has been told.
+        deliver(herd.workers()[0], signal.SIGTERM)
         (scene.here / "gate").touch()
         assert herd.wait() == 0
 
