@@ -81,6 +81,35 @@ def test_who_has_just_begun_is_not_taken_for_the_holder(
         assert begun.is_set()
 
 
+@pytest.mark.parametrize(
+    ("key", "held"),
+    [
+        ("hashtextextended('redrive {}', 0)", "ExclusiveLock on the whole schema"),
+        ("{}.frontier_key(3) | '{}.operations'::regclass::bigint", "ExclusiveLock on the whole schema"),
+        ("hashtextextended('redrive other', 0)", "RowShareLock on jobs"),
+        ("{}.frontier_key(3) | 'pg_class'::regclass::bigint", "RowShareLock on jobs"),
+        ("1", "RowShareLock on jobs"),
+    ],
+)
+def test_of_locks_on_numbers_only_those_of_the_schema_count(
+    schemas: Schemas, monkeypatch: pytest.MonkeyPatch, key: str, held: str
+) -> None:
+    """Other schemas, and other programs, take such locks in the same database."""
+    monkeypatch.setattr(connection, "LOCK_SECONDS", 1)
+    schema = schemas.emptied("locked")
+    with (
+        connect(schemas.named(schema)) as rd,
+        psycopg.connect(schemas.server) as stranger,
+        psycopg.connect(schemas.server) as holder,
+    ):
+        job = rd.submit(FLOW, "ann")
+        stranger.execute(f"SELECT pg_advisory_xact_lock({key.replace('{}', schema)})")
+        holder.execute(f"SELECT 1 FROM {schema}.jobs FOR UPDATE")
+
+        with pytest.raises(StoreUnavailableError, match=f"holds {held}$"):
+            job.cancel()
+
+
 def test_a_statement_of_a_commit_takes_a_minute_at_most(schemas: Schemas) -> None:
     schema = schemas.emptied("limited")
     with connect(schemas.named(schema)) as rd:

@@ -74,12 +74,16 @@ FROM pg_locks held JOIN pg_stat_activity activity ON activity.pid = held.pid LEF
 WHERE granted AND held.pid <> pg_backend_pid()
     AND (xact_start IS NULL OR xact_start <= clock_timestamp() - make_interval(secs => $2))
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND ((relnamespace = to_regnamespace($1::text) AND relkind IN ('r', 'p')) OR (locktype = 'advisory' AND mode = 'ExclusiveLock'))
+    AND ((relnamespace = to_regnamespace($1::text) AND relkind IN ('r', 'p')) OR (locktype = 'advisory' AND mode = 'ExclusiveLock'
+        AND ((classid::bigint << 32 | objid::bigint) = hashtextextended($3::text, 0) OR EXISTS (SELECT FROM pg_class own
+            WHERE own.oid::bigint = (classid::bigint << 32 | objid::bigint) & ((1::bigint << 46) - 1)
+                AND own.relnamespace = to_regnamespace($1::text)))))
 ORDER BY array_position(ARRAY['AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
     'ShareUpdateExclusiveLock', 'RowExclusiveLock', 'RowShareLock', 'AccessShareLock'], mode), xact_start LIMIT 1"""
 """Who holds a lock on a table of a schema, or the one for migrations and rare rows, since before the wait; the strongest first.
 
-Workers hold locks all the time, and each for a moment only.
+Workers hold locks all the time, and each for a moment only. What is locked as a number has the id of one of our tables in its last
+46 bits: other schemas, and other programs, lock numbers in the same database.
 """
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
@@ -96,6 +100,11 @@ class Address:
     """How it is called in messages, without a password."""
     url: str
     """As it was given."""
+
+    @property
+    def lock(self) -> str:
+        """The text whose hash is locked by whoever creates the schema or migrates it."""
+        return f"redrive {self.schema}"
 
 
 def address_of(url: str) -> Address:
@@ -299,7 +308,7 @@ def holder_of_lock(link: Link, address: Address) -> str:
 
     The statement that waited has timed out by now, so the server no longer knows who blocked it.
     """
-    row = link.execute(_HOLDER, (address.schema, float(LOCK_SECONDS))).fetchone()
+    row = link.execute(_HOLDER, (address.schema, float(LOCK_SECONDS), address.lock)).fetchone()
     if row is None:
         return ""
     pid, program, since, mode, place = row

@@ -94,8 +94,7 @@ def open_schema(link: Link, address: Address, older: Older) -> None:
     if version != newest():
         with link.transaction():
             # Two who open the same database at once.
-            lock = f"redrive {address.schema}"
-            link.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (lock,))
+            link.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (address.lock,))
             if version_of(link, address) == version:
                 link.execute(script(address.schema, version).encode())
     if version:
