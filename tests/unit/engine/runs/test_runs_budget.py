@@ -285,7 +285,7 @@ def test_items_from_before_a_resume_are_checked_as_soon(filed: Redrive) -> None:
     paused = filed.run(pipeline, range(200), failure_budget=budget, concurrency=64)
     before = len(started)
 
-    again = filed.run(pipeline, None, resume=paused.id, concurrency=64)
+    again = filed.run(pipeline, range(200), resume=paused.id, concurrency=64)
 
     assert again.status == "paused"
     assert 10 <= len(started) - before <= 20
