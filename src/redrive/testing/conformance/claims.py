@@ -121,10 +121,14 @@ class OrderTests(Scene):
         (other,) = lanes_of(store, pipeline="other")
         store.submit([build.new(other)], NOW)
         elsewhere = ids(store, ClaimRequest((other,), 1, job=last.id))
+        unwanted = [
+            ids(store, ClaimRequest((lane,), limit, {lane: most}, job=last.id))
+            for limit, most in ((0, 1), (1, 0))
+        ]
         claimed = [ids(store, ClaimRequest((lane,), 1, job=job.id)) for job in (later, last, last)]
 
         agree([row[2] for row in found], [first.id, last.id])
-        agree(elsewhere, [])
+        agree((elsewhere, unwanted), ([], [[], []]))
         agree(claimed, [[], [last.id], []])
 
     def test_a_claim_brings_key_owner_and_run(self, store: Store) -> None:
@@ -191,10 +195,20 @@ class OrderTests(Scene):
         embed, fetch = lanes_of(store, "embed", "fetch")
         store.submit([build.new(lane) for lane in (embed, fetch) for _ in range(2)], NOW)
 
-        want = ClaimRequest((embed, fetch), limit, slots=slots, batched=frozenset([embed]))
+        want = ClaimRequest(
+            (embed, fetch), limit, {embed: 9, fetch: 9}, slots=slots, batched=frozenset([embed])
+        )
         held = build.claimed(store, want)
 
         agree([one.lane for one in held], [embed, embed, fetch])
+
+    @pytest.mark.parametrize(("limit", "slots"), [(9, 2), (2, 9)])
+    def test_where_no_jobs_share_slots_both_numbers_hold(self, store: Store, limit: int, slots: int) -> None:
+        """The lower of them is how many are handed out."""
+        (lane,) = lanes_of(store)
+        store.submit([build.new(lane)] * 5, NOW)
+
+        agree(len(build.claimed(store, ClaimRequest((lane,), limit, slots=slots))), 2)
 
     def test_workers_that_use_the_same_token_get_their_own_jobs(self, store: Store) -> None:
         """Each worker counts its tokens by itself."""
