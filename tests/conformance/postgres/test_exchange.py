@@ -32,6 +32,7 @@ from redrive.testing.conformance.build import (
     advance,
     burial,
     claim,
+    claimed,
     exchange,
     lanes_of,
     new,
@@ -159,6 +160,80 @@ def test_small_claims_continue_from_the_mark_of_a_larger_one_and_leave_none_them
     assert few == [1, 2]
     assert after_few == [early.id, *range(3, 22)]
     assert after_many == [[22, 23], [24, 25], [later.id, 26]]
+
+
+def test_a_clock_that_was_set_back_claims_from_the_beginning(store: PostgresStore) -> None:
+    """Until it is again as late as it was, no mark would ever be old."""
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 60, NOW)
+    claim(store, lane, 1, now=NOW + 100)
+    claim(store, lane, 20, now=NOW + 100)
+    (early,) = store.submit([new(lane, run_at=NOW - 1)], NOW)
+
+    assert [one.id for one in claim(store, lane, 2, now=NOW + 50)] == [early.id, 22]
+
+
+@pytest.mark.parametrize(("limit", "most"), [(100, 20), (20, 100)])
+def test_a_claim_that_finds_all_it_may_leaves_marks_whatever_else_was_wanted(
+    store: PostgresStore, limit: int, most: int
+) -> None:
+    """As many as its lanes may give, or as are wanted of all lanes together."""
+    first, second = lanes_of(store, "fetch", "review")
+    store.submit([new(lane) for lane in (first, second) for _ in range(60)], NOW)
+    limits = {first: most, second: most if most > limit else 0}
+    claim(store, first, 1)
+    claimed(store, ClaimRequest((first, second), limit, limits))
+    store.submit([new(first, run_at=NOW - 1)], NOW)
+
+    assert [one.id for one in claim(store, first, 2)] == [22, 23]
+
+
+def test_every_claim_moves_the_mark_on_and_one_from_the_beginning_renews_it(store: PostgresStore) -> None:
+    """What was claimed after a mark is not read again either."""
+    (lane,) = lanes_of(store)
+    store.submit([new(lane, run_at=NOW + place / 1_000) for place in range(60)], NOW)
+    for few in (1, 16, 2):
+        claim(store, lane, few, now=NOW + 1)
+    between = [one.id for one in store.submit([new(lane, run_at=NOW + at) for at in (0.0105, 0.0175)], NOW)]
+
+    taken = [[one.id for one in claim(store, lane, 2, now=NOW + 1 + at)] for at in (0, 1.5)]
+    store.submit([new(lane, run_at=NOW - 1)], NOW)
+    after_that = [one.id for one in claim(store, lane, 2, now=NOW + 2.6)]
+
+    assert taken == [[20, 21], between]
+    assert after_that == [22, 23]
+
+
+def test_a_small_claim_leaves_no_mark_in_a_lane_beside_one_that_has_one(store: PostgresStore) -> None:
+    marked, small = lanes_of(store, "fetch", "review")
+    store.submit([new(lane) for lane in (marked, small) for _ in range(60)], NOW)
+    for lane, few in ((marked, 1), (marked, 20), (small, 2)):
+        claim(store, lane, few)
+    (early,) = store.submit([new(small, run_at=NOW - 1)], NOW)
+
+    assert [one.id for one in claim(store, small, 1)] == [early.id]
+
+
+def test_claims_start_from_the_beginning_less_often_while_nothing_is_found_there(
+    store: PostgresStore,
+) -> None:
+    """Twice as long each time, up to a minute; a second again as soon as something is."""
+    (lane,) = lanes_of(store)
+    store.submit([new(lane)] * 60, NOW)
+    claim(store, lane, 1, now=NOW)
+    claim(store, lane, 20, now=NOW)
+    at = NOW
+    for patience in (1, 2, 4, 8, 16, 32, 60):
+        at += patience
+        claim(store, lane, 1, now=at)
+    early = [one.id for one in store.submit([new(lane, run_at=NOW - 1)] * 2, NOW)]
+
+    taken = [[one.id for one in claim(store, lane, 3, now=at + late)] for late in (59, 60)]
+    (again,) = store.submit([new(lane, run_at=NOW - 1)], NOW)
+    claims = [[one.id for one in claim(store, lane, 2, now=at + late)] for late in (60.5, 61)]
+
+    assert taken == [[29, 30, 31], [*early, 32]]
+    assert claims == [[33, 34], [again.id, 35]]
 
 
 def test_many_jobs_are_copied_as_few_are_inserted(store: PostgresStore) -> None:
