@@ -89,6 +89,7 @@ def test_who_has_just_begun_is_not_taken_for_the_holder(
         ("hashtextextended('redrive other', 0)", "RowShareLock on jobs"),
         ("{}.frontier_key(3) | 'pg_class'::regclass::bigint", "RowShareLock on jobs"),
         ("1", "RowShareLock on jobs"),
+        ("0, '{}.operations'::regclass::int", "RowShareLock on jobs"),
     ],
 )
 def test_of_locks_on_numbers_only_those_of_the_schema_count(

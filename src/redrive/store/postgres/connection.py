@@ -74,10 +74,11 @@ FROM pg_locks held JOIN pg_stat_activity activity ON activity.pid = held.pid LEF
 WHERE granted AND held.pid <> pg_backend_pid()
     AND (xact_start IS NULL OR xact_start <= clock_timestamp() - make_interval(secs => $2))
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND ((relnamespace = to_regnamespace($1::text) AND relkind IN ('r', 'p')) OR (locktype = 'advisory' AND mode = 'ExclusiveLock'
-        AND ((classid::bigint << 32 | objid::bigint) = hashtextextended($3::text, 0) OR EXISTS (SELECT FROM pg_class own
-            WHERE own.oid::bigint = (classid::bigint << 32 | objid::bigint) & ((1::bigint << 46) - 1)
-                AND own.relnamespace = to_regnamespace($1::text)))))
+    AND ((relnamespace = to_regnamespace($1::text) AND relkind IN ('r', 'p'))
+        OR (locktype = 'advisory' AND objsubid = 1 AND mode = 'ExclusiveLock'
+            AND ((classid::bigint << 32 | objid::bigint) = hashtextextended($3::text, 0) OR EXISTS (SELECT FROM pg_class own
+                WHERE own.oid::bigint = (classid::bigint << 32 | objid::bigint) & ((1::bigint << 46) - 1)
+                    AND own.relnamespace = to_regnamespace($1::text)))))
 ORDER BY array_position(ARRAY['AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock',
     'ShareUpdateExclusiveLock', 'RowExclusiveLock', 'RowShareLock', 'AccessShareLock'], mode), xact_start LIMIT 1"""
 """Who holds a lock on a table of a schema, or the one for migrations and rare rows, since before the wait; the strongest first.
